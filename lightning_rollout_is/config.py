@@ -74,6 +74,11 @@ class RolloutISConfig:
             warnings.warn(message, UserWarning, stacklevel=4)
 
     @classmethod
+    def of(cls, algorithm: RolloutISConfig | Mapping[Any, Any]) -> RolloutISConfig:
+        """The configuration itself, or one read :meth:`from_mapping`."""
+        return algorithm if isinstance(algorithm, cls) else cls.from_mapping(cast(Mapping[Any, Any], algorithm))
+
+    @classmethod
     def from_mapping(cls, mapping: Mapping[Any, Any]) -> RolloutISConfig:
         """Read an ``algorithm`` block, or a whole configuration that holds one.
 
@@ -92,10 +97,12 @@ class RolloutISConfig:
             2.0
             >>> RolloutISConfig.from_mapping({"rollout_is_treshold": 2.0})
             Traceback (most recent call last):
-            ValueError: unknown key 'rollout_is_treshold'; did you mean 'rollout_is_threshold'? ...
+            ValueError: unknown key 'rollout_is_treshold', did you mean 'rollout_is_threshold'?; allowed: ...
         """
         if not isinstance(mapping, Mapping):
-            raise ValueError(f"a RolloutISConfig is read from a mapping, not from {type(mapping).__name__}: {mapping!r}")
+            raise ValueError(
+                f"a RolloutISConfig is read from a mapping, not from {type(mapping).__name__}: {mapping!r}"
+            )
         if "algorithm" in mapping:
             config = cls.from_mapping(mapping["algorithm"] or {})
             _require_rollout_log_probs(config, mapping)
@@ -135,6 +142,17 @@ class RolloutISConfig:
         """Veto threshold of a token's ratio, or ``None``."""
         return self.rollout_is_veto_threshold
 
+    @property
+    def weight_options(self) -> dict[str, Any]:
+        """Keyword arguments of :func:`~lightning_rollout_is.functional.importance_weights`."""
+        return {
+            "level": self.rollout_is_level,
+            "mode": self.rollout_is_mode,
+            "upper": self.upper,
+            "lower": self.lower,
+            "veto": self.veto,
+        }
+
     def _require_ordered_bounds(self) -> None:
         if self.lower <= self.upper:
             return
@@ -146,7 +164,9 @@ class RolloutISConfig:
 
     def _remarks(self) -> list[str]:
         if not self.enabled:
-            return ["rollout_is is true and rollout_is_threshold is null: nothing is corrected"] if self.rollout_is else []
+            return (
+                ["rollout_is is true and rollout_is_threshold is null: nothing is corrected"] if self.rollout_is else []
+            )
         remarks = []
         low, high = RECOMMENDED_THRESHOLDS[self.rollout_is_level]
         if not low <= self.upper <= high:
@@ -202,7 +222,7 @@ def _require_choice(key: str, value: Any, choices: tuple[str, ...]) -> None:
 
 def _suggestion(key: str, known: list[str]) -> str:
     near = difflib.get_close_matches(key, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f", did you mean {near[0]!r}?" if near else ""
 
 
 def _require_rollout_log_probs(config: RolloutISConfig, tree: Mapping[Any, Any]) -> None:

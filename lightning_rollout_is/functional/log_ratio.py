@@ -1,0 +1,84 @@
+"""The three tensors at the door: checked, upcast, subtracted; 0 outside the valid tokens."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lightning_rollout_is.types import TokenBool, TokenFloat, TokenMask
+
+MISSING_AT_MOST = -9999.0
+"""Inference servers write this, or less, where they have no log-prob."""
+
+
+class LogRatio(NamedTuple):
+    """Per-token log ratio and what it is made of. Everything is 0 or False outside the mask."""
+
+    log_ratio: TokenFloat
+    """Training minus rollout log-prob, nats; NaN where the mask is neither 0 nor 1."""
+    old_log_prob: TokenFloat
+    rollout_log_prob: TokenFloat
+    valid: TokenBool
+    """Inside the mask and not missing."""
+    missing: TokenBool
+    """Inside the mask, without a usable log-prob."""
+
+
+def compute_log_ratio(old_log_prob: TokenFloat, rollout_log_prob: TokenFloat, response_mask: TokenMask) -> LogRatio:
+    r"""Log ratio of the training to the rollout policy, for each token.
+
+    .. math:: \ell_t = \log \pi_\text{train}(a_t \mid s_t) - \log \pi_\text{rollout}(a_t \mid s_t)
+
+    Index ``t`` of all three tensors is the same token. A token inside the mask is *missing* if its rollout log-prob is
+    not finite or at most -9999, or its training log-prob is NaN or +inf; it is in no sequence and no statistic.
+    A training log-prob of -inf is a ratio of 0.
+
+    Args:
+        old_log_prob: Log-prob under the training policy at rollout time, nats, any float dtype.
+        rollout_log_prob: Log-prob of the same token under the rollout policy, same shape.
+        response_mask: 1 on tokens that the policy generated, 0 elsewhere; bool, integer or float, same shape.
+
+    Returns:
+        :class:`LogRatio` in float32, or float64 if either log-prob has it. Detached from the inputs' graphs.
+
+    Raises:
+        ValueError: Shapes differ, or a log-prob is not floating point.
+
+    Example:
+        >>> old, rollout = torch.tensor([[-1.0, -3.0]]), torch.tensor([[-1.5, float("nan")]])
+        >>> compute_log_ratio(old, rollout, torch.ones(1, 2)).log_ratio
+        tensor([[0.5000, 0.0000]])
+    """
+    _require_like_shapes(old_log_prob, rollout_log_prob, response_mask)
+    dtype = torch.promote_types(torch.promote_types(old_log_prob.dtype, rollout_log_prob.dtype), torch.float32)
+    old = old_log_prob.detach().to(dtype)
+    rollout = rollout_log_prob.detach().to(old.device, dtype)
+    mask = response_mask.detach().to(old.device)
+    inside = mask != 0
+    missing = inside & ~(rollout.isfinite() & (rollout > MISSING_AT_MOST) & (old < torch.inf))
+    valid = inside & ~missing
+    old, rollout = old.where(valid, 0.0), rollout.where(valid, 0.0)
+    tokens = LogRatio(old - rollout, old, rollout, valid, missing)
+    return tokens if mask.dtype == torch.bool else _mark_malformed(tokens, mask)
+
+
+def _mark_malformed(tokens: LogRatio, mask: Tensor) -> LogRatio:
+    # A value such as 0.5 or -100 must show, and reading it here would halt the GPU: it makes NaN weights instead.
+    malformed = (mask != 0) & (mask != 1)
+    log_ratio = tokens.log_ratio.masked_fill(malformed, torch.nan)
+    return tokens._replace(log_ratio=log_ratio, valid=tokens.valid | malformed)
+
+
+def _require_like_shapes(old: Tensor, rollout: Tensor, mask: Tensor) -> None:
+    for name, tensor in (("old_log_prob", old), ("rollout_log_prob", rollout), ("response_mask", mask)):
+        if not isinstance(tensor, Tensor):
+            raise ValueError(f"{name} is a {type(tensor).__name__}; it must be a torch.Tensor")
+        if name != "response_mask" and not tensor.is_floating_point():
+            raise ValueError(f"{name} has dtype {tensor.dtype}; log-probs are floating point")
+    if not old.shape == rollout.shape == mask.shape:
+        raise ValueError(
+            f"old_log_prob {tuple(old.shape)}, rollout_log_prob {tuple(rollout.shape)} and response_mask "
+            f"{tuple(mask.shape)} must have one shape: (batch, seq), or (tokens,) with cu_seqlens"
+        )

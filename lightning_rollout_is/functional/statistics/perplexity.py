@@ -1,0 +1,87 @@
+"""Perplexity of both policies on each sequence, and their difference."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lightning_rollout_is.functional.aggregate import LOG_WEIGHT_LIMIT
+from lightning_rollout_is.functional.statistics.accumulate import largest, total, where_counted
+from lightning_rollout_is.functional.weights import ImportanceWeights
+from lightning_rollout_is.types import Scalar
+
+
+class PerplexitySums(NamedTuple):
+    """Sums over sequences with a valid token."""
+
+    sequences: Scalar
+    training_ppl: Scalar
+    rollout_ppl: Scalar
+    training_log_ppl: Scalar
+    rollout_log_ppl: Scalar
+    log_ppl_difference: Scalar
+    log_ppl_distance: Scalar
+    ppl_ratio: Scalar
+
+
+class PerplexityMaxima(NamedTuple):
+    """Extremes over sequences of the training minus the rollout log-perplexity."""
+
+    log_ppl_difference: Scalar
+    negative_log_ppl_difference: Scalar
+
+
+def perplexity_update(weights: ImportanceWeights) -> tuple[PerplexitySums, PerplexityMaxima]:
+    """Sums and maxima of one batch."""
+    lengths, present = weights.units.sequence_tokens, weights.units.sequence_tokens > 0
+
+    def mean(x: Tensor) -> Tensor:
+        return weights.layout.sum(x) / lengths.clamp(min=1.0)
+
+    training, rollout = -mean(weights.tokens.old_log_prob), -mean(weights.tokens.rollout_log_prob)
+    difference = -mean(weights.tokens.log_ratio)
+    sums = PerplexitySums(
+        sequences=total(present),
+        training_ppl=total(_exp(training).where(present, 0.0)),
+        rollout_ppl=total(_exp(rollout).where(present, 0.0)),
+        training_log_ppl=total(training),
+        rollout_log_ppl=total(rollout),
+        log_ppl_difference=total(difference),
+        log_ppl_distance=total(difference.abs()),
+        ppl_ratio=total(_exp(difference).where(present, 0.0)),
+    )
+    return sums, PerplexityMaxima(largest(difference, present), largest(-difference, present))
+
+
+def perplexity_compute(sums: PerplexitySums, maxima: PerplexityMaxima) -> dict[str, Scalar]:
+    r"""Means over sequences of perplexities and of their log difference (section 5.4).
+
+    A sequence's log-perplexity is minus its mean log-prob; :math:`d` is the training minus the rollout
+    log-perplexity, and the perplexity ratio is the mean of :math:`e^d`. Above 1, training is the less confident.
+
+    Returns:
+        ``mismatch_training_ppl``, ``_rollout_ppl``, ``_training_log_ppl``, ``_rollout_log_ppl``, ``_log_ppl_diff``,
+        ``_log_ppl_abs_diff``, ``_log_ppl_diff_max``, ``_log_ppl_diff_min`` and ``_ppl_ratio``; float64 scalars, NaN
+        without a sequence.
+
+    Example:
+        >>> sums = PerplexitySums(*torch.tensor([2.0, 8.0, 6.0, 2.8, 2.2, 0.6, 0.6, 2.7]))
+        >>> perplexity_compute(sums, PerplexityMaxima(*torch.tensor([0.5, -0.1])))["mismatch_ppl_ratio"]
+        tensor(1.3500)
+    """
+    count = sums.sequences
+    return {
+        "mismatch_training_ppl": sums.training_ppl / count,
+        "mismatch_rollout_ppl": sums.rollout_ppl / count,
+        "mismatch_training_log_ppl": sums.training_log_ppl / count,
+        "mismatch_rollout_log_ppl": sums.rollout_log_ppl / count,
+        "mismatch_log_ppl_diff": sums.log_ppl_difference / count,
+        "mismatch_log_ppl_abs_diff": sums.log_ppl_distance / count,
+        "mismatch_log_ppl_diff_max": where_counted(count, maxima.log_ppl_difference),
+        "mismatch_log_ppl_diff_min": where_counted(count, -maxima.negative_log_ppl_difference),
+        "mismatch_ppl_ratio": sums.ppl_ratio / count,
+    }
+
+
+def _exp(x: Tensor) -> Tensor:
+    return torch.exp(x.clamp(-LOG_WEIGHT_LIMIT, LOG_WEIGHT_LIMIT))

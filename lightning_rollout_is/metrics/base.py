@@ -1,0 +1,101 @@
+"""What all metrics of this package share: the packed state, how it is kept exact, and how ranks exchange it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from lightning_rollout_is.choices import LEVELS, MODES
+from lightning_rollout_is.config import RolloutISConfig
+from lightning_rollout_is.functional.layout import accumulation_dtype
+from lightning_rollout_is.functional.statistics import Statistic
+from lightning_rollout_is.functional.weights import ImportanceWeights, importance_weights
+from lightning_rollout_is.metrics.packed import Packing
+from lightning_rollout_is.types import CuSeqlens, TokenFloat, TokenMask
+
+
+class PackedMetric(Metric):
+    """State and sync of the statistics given; no arithmetic of its own.
+
+    Args:
+        config: Settings with a threshold, or an ``algorithm`` mapping that holds them.
+        statistics: What to accumulate.
+        kwargs: As for any ``torchmetrics.Metric`` (``process_group``, ``sync_on_compute``, ...).
+
+    Raises:
+        ValueError: The threshold is null, which turns everything off.
+    """
+
+    full_state_update = False
+    is_differentiable = False
+
+    packed: Tensor
+
+    def __init__(
+        self, config: RolloutISConfig | Mapping[Any, Any], statistics: tuple[Statistic, ...], **kwargs: Any
+    ) -> None:
+        # A configuration file may spell every argument out as null.
+        kwargs["dist_sync_fn"] = kwargs.get("dist_sync_fn") or gather
+        super().__init__(**kwargs)
+        self.config = RolloutISConfig.of(config)
+        self.packing = Packing(statistics, _settings(self.config))
+        self.add_state("packed", self.packing.empty(), dist_reduce_fx=self.packing.merge)
+
+    def update(
+        self,
+        old_log_prob: TokenFloat,
+        rollout_log_prob: TokenFloat,
+        response_mask: TokenMask,
+        cu_seqlens: CuSeqlens | None = None,
+        *,
+        weights: ImportanceWeights | None = None,
+    ) -> None:
+        """Add a batch. No collective, no host sync.
+
+        Args:
+            old_log_prob: Training log-prob of each token at rollout time, nats; (batch, seq), or (tokens,).
+            rollout_log_prob: Rollout log-prob of the same token.
+            response_mask: 1 on tokens that the policy generated, 0 elsewhere.
+            cu_seqlens: Sequence boundaries of packed tokens.
+            weights: The importance weights of the same tensors under the same settings, if they exist already.
+        """
+        if weights is None:
+            weights = importance_weights(
+                old_log_prob, rollout_log_prob, response_mask, cu_seqlens=cu_seqlens, **self.config.weight_options
+            )
+        batch = self.packing.pack(weights)
+        self.packed = self.packing.merge(torch.stack([self.packed.to(batch.device), batch]))
+
+    def values(self) -> dict[str, Tensor]:
+        """Every value of the statistics by name, float64 scalars; NaN where undefined."""
+        return self.packing.compute(self.packed)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = ()) -> Any:
+        # `fn` may cast to bfloat16, whose sums stop at 256: only the device of its result is taken over.
+        self._computed = None
+        super()._apply(fn, exclude_state=[*exclude_state, "packed"])
+        device = fn(torch.empty(0, device=self.packed.device)).device
+        self.packed = self._moved(self.packed, device)
+        self._defaults["packed"] = self._moved(self._defaults["packed"], device)
+        return self
+
+    def _moved(self, vector: Any, device: torch.device) -> Tensor:
+        # A vector that was made on the meta device has no values to move.
+        source: Tensor = self.packing.empty() if vector.is_meta and device.type != "meta" else vector
+        return source.to(device, accumulation_dtype(torch.empty(0, device=device)))
+
+
+def gather(state: Tensor, group: Any = None) -> list[Tensor]:
+    """The packed vectors of all ranks, in one collective: every rank's has the same size, so none has to ask."""
+    parts = [torch.empty_like(state) for _ in range(torch.distributed.get_world_size(group))]
+    torch.distributed.all_gather(parts, state.contiguous(), group=group)
+    return parts
+
+
+def _settings(config: RolloutISConfig) -> tuple[float, ...]:
+    level, mode = LEVELS.index(config.rollout_is_level), MODES.index(config.rollout_is_mode)
+    return float(level), float(mode), config.upper, config.lower, config.veto or 0.0

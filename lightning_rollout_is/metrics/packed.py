@@ -1,0 +1,64 @@
+"""One float64 vector holds every sum and maximum: one state, one collective, one copy to the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lightning_rollout_is.functional.statistics import Statistic
+from lightning_rollout_is.functional.weights import ImportanceWeights
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The order in which some statistics lie in a vector: all sums, all maxima, then the settings they hold for.
+
+    The settings never change, which is what a maximum of equals gives. They make two metrics of different settings
+    differ even where their batches agree, so that a ``MetricCollection`` never takes one for the other.
+    """
+
+    statistics: tuple[Statistic, ...]
+    settings: tuple[float, ...]
+
+    @property
+    def sums(self) -> int:
+        """Number of entries that merge by addition; the rest merges by maximum."""
+        return sum(len(statistic.sums._fields) for statistic in self.statistics)
+
+    @property
+    def maxima(self) -> int:
+        """Number of maxima."""
+        return sum(len(statistic.maxima._fields) for statistic in self.statistics)
+
+    def empty(self) -> Tensor:
+        """The vector of no data: merging with it changes nothing."""
+        values = [0.0] * self.sums + [-torch.inf] * self.maxima + list(self.settings)
+        return torch.tensor(values, dtype=torch.float64)
+
+    def pack(self, weights: ImportanceWeights) -> Tensor:
+        """The vector of one batch."""
+        parts = [statistic.update(weights) for statistic in self.statistics]
+        sums = torch.stack([value for part, _ in parts for value in part])
+        settings = sums.new_tensor(self.settings)
+        return torch.cat([sums, *[torch.stack(list(part)) for _, part in parts if part], settings])
+
+    def merge(self, vectors: Tensor) -> Tensor:
+        """One vector from several, (parts, size) to (size,)."""
+        return torch.cat([vectors[:, : self.sums].sum(0), vectors[:, self.sums :].amax(0)])
+
+    def unpack(self, vector: Tensor) -> list[tuple[Any, Any]]:
+        """Sums and maxima of each statistic, by name."""
+        scalars = iter(vector.unbind())
+        sums = [statistic.sums(*(next(scalars) for _ in statistic.sums._fields)) for statistic in self.statistics]
+        maxima = [statistic.maxima(*(next(scalars) for _ in statistic.maxima._fields)) for statistic in self.statistics]
+        return list(zip(sums, maxima, strict=True))
+
+    def compute(self, vector: Tensor) -> dict[str, Tensor]:
+        """Every named value."""
+        values: dict[str, Tensor] = {}
+        for statistic, (sums, maxima) in zip(self.statistics, self.unpack(vector), strict=True):
+            values.update(statistic.compute(sums, maxima))
+        return values

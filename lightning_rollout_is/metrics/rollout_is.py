@@ -1,0 +1,65 @@
+"""All statistics of the specification in one metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from lightning_rollout_is.config import RolloutISConfig
+from lightning_rollout_is.functional import statistics
+from lightning_rollout_is.functional.statistics import Statistic
+from lightning_rollout_is.metrics.base import PackedMetric
+
+EVERY_MODE = (
+    statistics.WEIGHT,
+    statistics.SEQUENCE,
+    statistics.VETO,
+    statistics.DIVERGENCE,
+    statistics.PERPLEXITY,
+    statistics.MISSING,
+)
+"""Statistics that are defined in both bounding modes, in the order in which their values are listed."""
+
+
+class RolloutISMetrics(PackedMetric):
+    """Mismatch statistics, exact over any split of the data into micro-batches and ranks.
+
+    Every value is a function of sums and maxima, kept in one float64 vector: it equals what one process would get from
+    the concatenated batch. Not saved in checkpoints.
+
+    Args:
+        config: A :class:`RolloutISConfig` with a threshold, or an ``algorithm`` mapping.
+        prefix: Put before each name.
+        kwargs: As for any ``torchmetrics.Metric``.
+
+    Returns:
+        ``compute()`` gives a dict of float64 scalars, the same keys on every rank and step, NaN where undefined:
+        27 values of the specification (29 in mode ``"mask"``) and ``rollout_is_missing_fraction``.
+
+    Raises:
+        ValueError: The threshold is null.
+
+    Example:
+        >>> import torch
+        >>> metrics = RolloutISMetrics(RolloutISConfig(rollout_is_threshold=2.0))
+        >>> metrics.update(torch.tensor([[-1.0, -2.0]]), torch.tensor([[-1.5, -2.5]]), torch.tensor([[1, 1]]))
+        >>> round(metrics.compute()["mismatch/rollout_is_mean"].item(), 4)
+        1.6487
+    """
+
+    def __init__(
+        self, config: RolloutISConfig | Mapping[Any, Any], prefix: str = "mismatch/", **torchmetrics_kwargs: Any
+    ) -> None:
+        config = RolloutISConfig.of(config)
+        super().__init__(config, _statistics_of(config), **torchmetrics_kwargs)
+        self.prefix = prefix
+
+    def compute(self) -> dict[str, Tensor]:
+        """Every value under its prefixed name; on several ranks, call it on all of them."""
+        return {f"{self.prefix}{name}": value for name, value in self.values().items()}
+
+
+def _statistics_of(config: RolloutISConfig) -> tuple[Statistic, ...]:
+    return (*EVERY_MODE, statistics.MASKING) if config.rollout_is_mode == "mask" else EVERY_MODE

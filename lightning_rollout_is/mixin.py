@@ -1,0 +1,153 @@
+"""The LightningModule mixin: weights into the loss, statistics into a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from lightning_rollout_is.config import RolloutISConfig
+from lightning_rollout_is.functional.weights import importance_weights
+from lightning_rollout_is.metrics.rollout_is import RolloutISMetrics
+from lightning_rollout_is.types import CuSeqlens, TokenFloat, TokenMask
+
+
+class RolloutISMixin:
+    """Adds rollout importance sampling to a ``LightningModule``, on either side of it in the base-class list.
+
+    Call :meth:`configure_rollout_is` in ``__init__`` after ``super().__init__()``, and :meth:`rollout_is_loss` in
+    ``training_step``, under automatic or manual optimisation. :class:`RolloutISCallback` does the logging.
+
+    Example:
+        >>> import torch, lightning
+        >>> class Policy(RolloutISMixin, lightning.LightningModule):
+        ...     def __init__(self, algorithm):
+        ...         super().__init__()
+        ...         self.configure_rollout_is(algorithm)
+        >>> policy = Policy({"rollout_is_threshold": 2.0, "rollout_is": True})
+        >>> old, rollout = torch.tensor([[-1.0, -2.0]]), torch.tensor([[-1.5, -2.0]])
+        >>> policy.rollout_is_loss(torch.ones(1, 2), old, rollout, torch.ones(1, 2))
+        tensor([[1.6487, 1.0000]])
+    """
+
+    rollout_is_config: RolloutISConfig
+    """The settings, once configured."""
+    rollout_is_metrics: RolloutISMetrics | None
+    """The statistics since the last optimizer step, or ``None`` when the threshold is null."""
+
+    def configure_rollout_is(self, algorithm: RolloutISConfig | Mapping[Any, Any]) -> None:
+        """Take the settings and create the metric.
+
+        Args:
+            algorithm: A :class:`RolloutISConfig`, or the ``algorithm`` block as a dict or ``DictConfig``.
+
+        Raises:
+            ValueError: A setting is not allowed.
+            RuntimeError: ``super().__init__()`` has not been called yet.
+        """
+        if isinstance(self, torch.nn.Module) and "_modules" not in self.__dict__:
+            raise RuntimeError("configure_rollout_is was called before super().__init__(); call it after")
+        self.rollout_is_config = RolloutISConfig.of(algorithm)
+        self.rollout_is_metrics = RolloutISMetrics(self.rollout_is_config) if self.rollout_is_config.enabled else None
+
+    def rollout_is_loss(
+        self,
+        token_loss: TokenFloat,
+        old_log_prob: TokenFloat,
+        rollout_log_prob: TokenFloat,
+        response_mask: TokenMask,
+        cu_seqlens: CuSeqlens | None = None,
+    ) -> TokenFloat:
+        """The token loss times the importance weights, and the statistics recorded.
+
+        Args:
+            token_loss: Loss of each token after PPO clipping, (batch, seq), or (tokens,) with ``cu_seqlens``.
+            old_log_prob: Log-prob under the training policy at rollout time, nats, same shape.
+            rollout_log_prob: Log-prob of the same token as the rollout engine gave it, same shape.
+            response_mask: 1 on tokens that the policy generated, 0 elsewhere, same shape.
+            cu_seqlens: Sequence boundaries of packed tokens.
+
+        Returns:
+            The weighted token loss where ``rollout_is`` is true; ``token_loss`` itself where it is false or the
+            threshold is null. Aggregate it over ``response_mask``: rejected tokens stay in the denominator.
+
+        Raises:
+            ValueError: Shapes or dtypes do not fit, or a log-prob is not a tensor.
+        """
+        config = self._configured()
+        if config.enabled and token_loss.shape != response_mask.shape:
+            raise ValueError(
+                f"token_loss {tuple(token_loss.shape)} and response_mask {tuple(response_mask.shape)} must have one "
+                "shape; aggregate the loss after it was weighted"
+            )
+        if not config.enabled:
+            return token_loss
+        weights = self.rollout_is_weights(old_log_prob, rollout_log_prob, response_mask, cu_seqlens)
+        # A rejected token may well have an infinite loss, and 0 * inf is NaN.
+        return (token_loss * weights).masked_fill(weights == 0, 0.0) if config.applied else token_loss
+
+    def rollout_is_weights(
+        self,
+        old_log_prob: TokenFloat,
+        rollout_log_prob: TokenFloat,
+        response_mask: TokenMask,
+        cu_seqlens: CuSeqlens | None = None,
+    ) -> TokenFloat:
+        """What multiplies the loss, for losses that place the weight themselves; the statistics are recorded.
+
+        Args:
+            old_log_prob: Log-prob under the training policy at rollout time, nats.
+            rollout_log_prob: Log-prob of the same token as the rollout engine gave it.
+            response_mask: 1 on tokens that the policy generated, 0 elsewhere.
+            cu_seqlens: Sequence boundaries of packed tokens.
+
+        Returns:
+            Weights in [0, threshold], float32 or wider, without gradient. With ``rollout_is`` false or the threshold
+            null: 1 on valid tokens, 0 elsewhere, so that a loss needs no branch.
+
+        Raises:
+            ValueError: Shapes or dtypes do not fit, or a log-prob is not a tensor.
+        """
+        config = self._configured()
+        if self.rollout_is_metrics is None:
+            return _indicator(response_mask)
+        for name, tensor in (("old_log_prob", old_log_prob), ("rollout_log_prob", rollout_log_prob)):
+            if not isinstance(tensor, Tensor):
+                _refuse(name, tensor, config)
+        weights = importance_weights(
+            old_log_prob, rollout_log_prob, response_mask, cu_seqlens=cu_seqlens, **config.weight_options
+        )
+        if self._rollout_is_recording():
+            self.rollout_is_metrics.update(old_log_prob, rollout_log_prob, response_mask, cu_seqlens, weights=weights)
+        return weights.weight if config.applied else _indicator(response_mask)
+
+    def _configured(self) -> RolloutISConfig:
+        if "rollout_is_config" not in self.__dict__:
+            raise RuntimeError(
+                f"{type(self).__name__} has no rollout importance sampling settings yet; call "
+                "self.configure_rollout_is(cfg.algorithm) in __init__, after super().__init__()"
+            )
+        return self.rollout_is_config
+
+    def _rollout_is_recording(self) -> bool:
+        """Validation and the sanity check must not enter the statistics of a training step."""
+        try:
+            trainer: Any = getattr(self, "trainer", None)
+        except RuntimeError:  # Lightning's word for a module without a Trainer: a loop of the user's own
+            return True
+        return trainer is None or bool(getattr(trainer, "training", True))
+
+
+def _indicator(response_mask: Tensor) -> Tensor:
+    dtype = response_mask.dtype if response_mask.dtype == torch.float64 else torch.float32
+    return (response_mask != 0).to(dtype)
+
+
+def _refuse(name: str, tensor: Any, config: RolloutISConfig) -> NoReturn:
+    raise ValueError(
+        f"{name} is {'None' if tensor is None else type(tensor).__name__}, and rollout_is_threshold = "
+        f"{config.upper:g} needs it as a tensor; have the engine return log-probs "
+        "(actor_rollout_ref.rollout.calculate_log_probs: true), or set rollout_is_threshold: null"
+    )
