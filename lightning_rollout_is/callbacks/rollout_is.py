@@ -7,9 +7,9 @@ import warnings
 from typing import Any
 
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_warn
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from lightning_rollout_is.metrics.rollout_is import RolloutISMetrics
 

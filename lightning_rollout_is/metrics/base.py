@@ -70,6 +70,19 @@ class PackedMetric(Metric):
         batch = self.packing.pack(weights)
         self.packed = self.packing.merge(torch.stack([self.packed.to(batch.device), batch]))
 
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add what another metric of the same class and settings has counted, or a state dict with its vector.
+
+        Raises:
+            ValueError: The other metric has different settings.
+        """
+        if isinstance(incoming_state, PackedMetric) and incoming_state.config != self.config:
+            raise ValueError(f"cannot merge statistics under {incoming_state.config} into those under {self.config}")
+        super().merge_state(incoming_state)
+        # torchmetrics keeps the last computed value, and warns of a metric without an update.
+        self._computed = None
+        self._update_count += incoming_state._update_count if isinstance(incoming_state, Metric) else 1
+
     def values(self) -> dict[str, Tensor]:
         """Every value of the statistics by name, float64 scalars; NaN where undefined."""
         return self.packing.compute(self.packed)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 
 from lightning_rollout_is.functional.aggregate import LOG_WEIGHT_LIMIT
+from lightning_rollout_is.functional.layout import accumulation_dtype
 from lightning_rollout_is.functional.statistics.accumulate import largest, total, where_counted
 from lightning_rollout_is.functional.weights import ImportanceWeights
 from lightning_rollout_is.types import Scalar
@@ -35,7 +36,8 @@ class WeightMaxima(NamedTuple):
 def weight_update(weights: ImportanceWeights) -> tuple[WeightSums, WeightMaxima]:
     """Sums and maxima of one batch."""
     units, bounded = weights.units, weights.bounded
-    inside = units.excess.clamp(weights.lower - 1.0, weights.upper - 1.0)
+    # Widened before it is squared: what float32 rounds off the squares would remain as a spread that is not there.
+    inside = units.excess.to(accumulation_dtype(units.excess)).clamp(weights.lower - 1.0, weights.upper - 1.0)
     sums = WeightSums(
         tokens=total(units.tokens),
         excess=total(units.excess * units.tokens),

@@ -1,0 +1,44 @@
+# Every target creates .venv and installs the pinned dependencies by itself.
+SHELL := bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# Small machines: threads that wait must not spin.
+export OMP_WAIT_POLICY := PASSIVE
+export TOKENIZERS_PARALLELISM := false
+export HF_HUB_OFFLINE := 1
+
+# Array shapes are checked at run time in every package that states them.
+SHAPES := --jaxtyping-packages=lightning_rollout_is.functional,lightning_rollout_is.losses,lightning_rollout_is.metrics,lightning_rollout_is.mixin,beartype.beartype
+
+.PHONY: help install demo test lint bench
+
+help:  ## show the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+install: $(READY)  ## create .venv and install the pinned dependencies
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt pip
+	$(BIN)/python -m pip install -q -c constraints.txt --group test --group lint -e '.[examples]'
+	touch $@
+
+demo: $(READY)  ## train a small language model with a real rollout engine for about a minute, then show the mismatch
+	$(BIN)/python examples/train.py
+
+test: $(READY)  ## run all tests
+	$(BIN)/python -m pytest -m "not plain" $(SHAPES)
+	$(BIN)/python -m pytest -m plain
+
+lint: $(READY)  ## check style, types and the direction of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)  ## measure what the plugin costs, side by side with the same work without it
+	$(BIN)/python benchmarks/step_overhead.py
