@@ -76,7 +76,7 @@ class PackedMetric(Metric):
         Raises:
             ValueError: The other metric has different settings.
         """
-        if isinstance(incoming_state, PackedMetric) and incoming_state.config != self.config:
+        if isinstance(incoming_state, PackedMetric) and incoming_state.packing != self.packing:
             raise ValueError(f"cannot merge statistics under {incoming_state.config} into those under {self.config}")
         super().merge_state(incoming_state)
         # torchmetrics keeps the last computed value, and warns of a metric without an update.

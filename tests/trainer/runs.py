@@ -29,7 +29,9 @@ def fit(module, batches, folder, **settings):
     checkpoint = settings.pop("ckpt_path", None)
     validation = settings.pop("val_batches", None)
     trainer = lightning.Trainer(**settings)
-    trainer.fit(module, Batches(batches), Batches(validation) if validation else None, ckpt_path=checkpoint)
+    trainer.fit(
+        module, Batches(batches) if batches else None, Batches(validation) if validation else None, ckpt_path=checkpoint
+    )
     return trainer
 
 
