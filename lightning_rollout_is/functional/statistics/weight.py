@@ -70,9 +70,13 @@ def weight_compute(sums: WeightSums, maxima: WeightMaxima) -> dict[str, Scalar]:
     return {
         "rollout_is_mean": 1.0 + sums.excess / sums.tokens,
         "rollout_is_std": (square - mean.square()).clamp(min=0.0).sqrt(),
-        "rollout_is_min": where_counted(sums.tokens, torch.exp(-maxima.negative_log_weight)),
-        "rollout_is_max": where_counted(sums.tokens, torch.exp(maxima.log_weight.clamp(max=LOG_WEIGHT_LIMIT))),
+        "rollout_is_min": where_counted(sums.tokens, _capped_exp(-maxima.negative_log_weight)),
+        "rollout_is_max": where_counted(sums.tokens, _capped_exp(maxima.log_weight)),
         "rollout_is_eff_sample_size": (1.0 + mean).square() / (1.0 + 2.0 * mean + square),
         "rollout_is_ratio_fraction_high": sums.high / sums.share,
         "rollout_is_ratio_fraction_low": sums.low / sums.share,
     }
+
+
+def _capped_exp(log_weight: Scalar) -> Scalar:
+    return torch.exp(log_weight.clamp(max=LOG_WEIGHT_LIMIT))
