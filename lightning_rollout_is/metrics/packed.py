@@ -8,20 +8,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lightning_rollout_is.functional.statistics import Statistic
+from lightning_rollout_is.functional.statistics import ALL, Statistic
 from lightning_rollout_is.functional.weights import ImportanceWeights
 
 
 @dataclass(frozen=True)
 class Packing:
-    """The order in which some statistics lie in a vector: all sums, all maxima, then the settings they hold for.
+    """The order in which some statistics lie in a vector: all sums, all maxima, then its label.
 
-    The settings never change, which is what a maximum of equals gives. They make two metrics of different settings
-    differ even where their batches agree, so that a ``MetricCollection`` never takes one for the other.
+    The label is which statistics these are and which settings they hold for. It never changes, which is what a maximum
+    of equals gives, and makes any two vectors differ that mean different things, even where their batches agree: a
+    ``MetricCollection`` takes metrics of equal states for one and the same.
     """
 
     statistics: tuple[Statistic, ...]
     settings: tuple[float, ...]
+
+    @property
+    def label(self) -> tuple[float, ...]:
+        """Numbers of the statistics, and their settings."""
+        return (*(float(ALL.index(statistic)) for statistic in self.statistics), *self.settings)
 
     @property
     def sums(self) -> int:
@@ -35,15 +41,15 @@ class Packing:
 
     def empty(self) -> Tensor:
         """The vector of no data: merging with it changes nothing."""
-        values = [0.0] * self.sums + [-torch.inf] * self.maxima + list(self.settings)
+        values = [0.0] * self.sums + [-torch.inf] * self.maxima + list(self.label)
         return torch.tensor(values, dtype=torch.float64)
 
     def pack(self, weights: ImportanceWeights) -> Tensor:
         """The vector of one batch."""
         parts = [statistic.update(weights) for statistic in self.statistics]
         sums = torch.stack([value for part, _ in parts for value in part])
-        settings = sums.new_tensor(self.settings)
-        return torch.cat([sums, *[torch.stack(list(part)) for _, part in parts if part], settings])
+        label = sums.new_tensor(self.label)
+        return torch.cat([sums, *[torch.stack(list(part)) for _, part in parts if part], label])
 
     def merge(self, vectors: Tensor) -> Tensor:
         """One vector from several, (parts, size) to (size,)."""

@@ -12,16 +12,6 @@ from lightning_rollout_is.functional import statistics
 from lightning_rollout_is.functional.statistics import Statistic
 from lightning_rollout_is.metrics.base import PackedMetric
 
-EVERY_MODE = (
-    statistics.WEIGHT,
-    statistics.SEQUENCE,
-    statistics.VETO,
-    statistics.DIVERGENCE,
-    statistics.PERPLEXITY,
-    statistics.MISSING,
-)
-"""Statistics that are defined in both bounding modes, in the order in which their values are listed."""
-
 
 class RolloutISMetrics(PackedMetric):
     """Mismatch statistics, exact over any split of the data into micro-batches and ranks.
@@ -62,4 +52,5 @@ class RolloutISMetrics(PackedMetric):
 
 
 def _statistics_of(config: RolloutISConfig) -> tuple[Statistic, ...]:
-    return (*EVERY_MODE, statistics.MASKING) if config.rollout_is_mode == "mask" else EVERY_MODE
+    masks = config.rollout_is_mode == "mask"
+    return tuple(statistic for statistic in statistics.ALL if masks or statistic is not statistics.MASKING)

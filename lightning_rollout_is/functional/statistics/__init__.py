@@ -34,4 +34,7 @@ PERPLEXITY = Statistic(
 )
 MISSING = Statistic(missing.MissingSums, NoMaxima, missing.missing_update, missing.missing_compute)
 
-__all__ = ["DIVERGENCE", "MASKING", "MISSING", "PERPLEXITY", "SEQUENCE", "VETO", "WEIGHT", "Statistic"]
+ALL = (WEIGHT, SEQUENCE, VETO, DIVERGENCE, PERPLEXITY, MISSING, MASKING)
+"""Every statistic; its place in this list is its number in a packed vector. New ones go to the end."""
+
+__all__ = ["ALL", "DIVERGENCE", "MASKING", "MISSING", "PERPLEXITY", "SEQUENCE", "VETO", "WEIGHT", "Statistic"]
