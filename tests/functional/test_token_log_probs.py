@@ -1,0 +1,214 @@
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
+
+from lightning_rollout_is.functional import token_log_probs
+
+MODULE = sys.modules[token_log_probs.__module__]
+MIB = 1 << 20
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
+    """Blocks of 48 elements, so that small batches have many of them, and a last one that is not full."""
+    monkeypatch.setattr(MODULE, "_BLOCK_PER_CPU_THREAD", 48)
+
+
+def batch(*shape: int, dtype: torch.dtype = torch.float32, scale: float = 4.0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(sum(shape))
+    logits = torch.randn(shape, generator=generator, dtype=torch.float64).mul(scale).to(dtype)
+    return logits, torch.randint(0, shape[-1], shape[:-1], generator=generator)
+
+
+def plain(logits: Tensor, token_ids: Tensor, temperature: float = 1.0) -> Tensor:
+    """The formula, in float64, with everything in memory."""
+    z = logits.double() / temperature
+    return z.gather(-1, token_ids.long().unsqueeze(-1)).squeeze(-1) - z.exp().sum(-1).log()
+
+
+def gradient(
+    fn: Callable[..., Tensor], logits: Tensor, token_ids: Tensor, temperature: float, coming: Tensor
+) -> Tensor:
+    leaf = logits.detach().clone().requires_grad_()
+    fn(leaf, token_ids, temperature).backward(coming)
+    assert leaf.grad is not None
+    return leaf.grad
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("temperature", [1.0, 0.6, 3])
+@pytest.mark.parametrize("shape", [(7,), (11, 7), (3, 5, 7), (2, 3, 30, 7), (4, 1, 100), (0, 7), (3, 0, 7)], ids=str)
+def test_values_and_gradient_of_any_shape(shape: tuple[int, ...], temperature: float) -> None:
+    logits, ids = batch(*shape, dtype=torch.float64)
+    coming = torch.randn(ids.shape, dtype=torch.float64)
+    ours = token_log_probs(logits, ids, float(temperature))
+    assert ours.dtype == torch.float64
+    torch.testing.assert_close(ours, plain(logits, ids, temperature))
+    torch.testing.assert_close(
+        gradient(token_log_probs, logits, ids, float(temperature), coming),
+        gradient(plain, logits, ids, temperature, coming),
+    )
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("strided", ["shifted", "transposed", "every_other"])
+def test_strided_logits(strided: str) -> None:
+    whole, _ = batch(6, 10, 14)
+    logits = {"shifted": whole[:, :-1], "transposed": whole.mT, "every_other": whole[..., ::2]}[strided]
+    ids = torch.randint(0, logits.shape[-1], logits.shape[:-1])
+    coming = torch.randn(ids.shape)
+    torch.testing.assert_close(token_log_probs(logits, ids), plain(logits, ids).float())
+    expected = gradient(plain, logits, ids, 1.0, coming.double())
+    torch.testing.assert_close(gradient(token_log_probs, logits, ids, 1.0, coming), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_gradcheck() -> None:
+    logits, ids = batch(3, 4, 7, dtype=torch.float64, scale=1.0)
+    ids[0, 0] = -100
+
+    def masked(z: Tensor) -> Tensor:
+        return token_log_probs(z, ids, 0.7).where(ids >= 0, 0.0)
+
+    assert torch.autograd.gradcheck(masked, logits.requires_grad_())
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_half_precision_is_computed_in_float32(dtype: torch.dtype, temperature: float) -> None:
+    logits, ids = batch(64, 32_000, dtype=dtype)
+    ours = token_log_probs(logits, ids, temperature)
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours.double(), plain(logits, ids, temperature), rtol=0.0, atol=1e-5)
+    coming = torch.randn(64)
+    grad = gradient(token_log_probs, logits, ids, temperature, coming)
+    exact = gradient(plain, logits.double(), ids, temperature, coming.double())
+    assert grad.dtype == dtype
+    # Rounded to the logits' dtype once: half a unit in the last place, of normal or of subnormal numbers.
+    eps, tiny = torch.finfo(dtype).eps, torch.finfo(dtype).tiny
+    torch.testing.assert_close(grad.double(), exact, rtol=eps / 2 + 1e-5, atol=eps * tiny + 1e-9)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("padding", [-100, 7, 2**40])
+def test_an_id_outside_the_vocabulary_is_nan_and_harmless_under_a_mask(padding: int) -> None:
+    logits, ids = batch(3, 6, 7)
+    real = torch.rand(3, 6) > 0.4
+    expected = gradient(lambda z, i, t: plain(z, i, t).where(real, 0.0), logits, ids, 1.0, torch.ones(3, 6).double())
+    padded_ids = ids.where(real, padding)
+    leaf = logits.clone().requires_grad_()
+    log_prob = token_log_probs(leaf, padded_ids)
+    assert torch.equal(log_prob.isnan(), ~real)
+    log_prob.where(real, 0.0).sum().backward()
+    torch.testing.assert_close(leaf.grad, expected)
+    assert not leaf.grad[~real].any()
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), -float("inf")])
+def test_a_position_without_incoming_gradient_gets_exactly_zero(poison: float, dtype: torch.dtype) -> None:
+    logits, ids = batch(4, 7, dtype=dtype)
+    coming = torch.tensor([0.5, 0.0, -1.0, 0.0])
+    clean = gradient(token_log_probs, logits, ids, 1.0, coming)
+    logits[1], logits[3, 2] = poison, poison
+    poisoned = gradient(token_log_probs, logits, ids, 1.0, coming)
+    assert torch.equal(poisoned, clean)
+    assert not poisoned[[1, 3]].any()
+
+
+@pytest.mark.parametrize("wrong", ["id", "logits"])
+def test_a_nan_that_takes_part_in_the_loss_shows_in_its_gradient(wrong: str) -> None:
+    logits, ids = batch(3, 7)
+    if wrong == "id":
+        ids[1] = -100
+    else:
+        logits[1, 4] = torch.nan
+    grad = gradient(token_log_probs, logits, ids, 1.0, torch.ones(3))
+    assert grad[1].isnan().all()
+    assert grad[[0, 2]].isfinite().all()
+
+
+def test_forbidden_tokens_are_minus_infinity() -> None:
+    log_prob = token_log_probs(torch.tensor([[0.0, -torch.inf, 0.0]] * 2), torch.tensor([0, 1]))
+    torch.testing.assert_close(log_prob, torch.tensor([-0.6931472, -torch.inf]))
+
+
+def peak_bytes(fn: Callable[[], object]) -> int:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        fn()
+    assert profiled.profiler is not None
+    events = [event for event in profiled.profiler.kineto_results.events() if event.name() == "[memory]"]
+    held = torch.tensor([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())])
+    return int(held.cumsum(0).max())
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_memory_is_the_gradient_and_a_block(dtype: torch.dtype) -> None:
+    logits, ids = batch(2, 512, 8192, dtype=dtype)
+    logits.requires_grad_()
+    size = logits.numel() * logits.element_size()
+    with torch.no_grad():
+        assert peak_bytes(lambda: token_log_probs(logits, ids, 0.7)) < 2 * MIB
+    assert size < peak_bytes(lambda: token_log_probs(logits, ids, 0.7).sum().backward()) < size + 2 * MIB < 1.3 * size
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
+def test_temperature_is_checked(temperature: float) -> None:
+    with pytest.raises(
+        ValueError, match=rf"temperature = {temperature} is not allowed; it must be positive and finite"
+    ):
+        token_log_probs(*batch(2, 7), temperature)
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize(
+    ("logits", "token_ids", "message"),
+    [
+        (torch.zeros(2, 3, 7), torch.zeros(2, 4, dtype=torch.long), r"\(2, 3, 7\) and token_ids \(2, 4\)"),
+        (torch.zeros(2, 7), torch.zeros(2, 1, dtype=torch.long), r"\(2, 7\) and token_ids \(2, 1\)"),
+        (torch.zeros(()), torch.zeros((), dtype=torch.long), "leading shape"),
+        (torch.zeros(2, 7, dtype=torch.long), torch.zeros(2, dtype=torch.long), "logits are torch.int64"),
+        (torch.zeros(2, 7), torch.zeros(2), "token_ids has dtype torch.float32"),
+        (torch.zeros(2, 7), torch.zeros(2, dtype=torch.bool), "token_ids has dtype torch.bool"),
+    ],
+)
+def test_inputs_are_checked(logits: Tensor, token_ids: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        token_log_probs(logits, token_ids)
+
+
+def test_there_is_no_second_derivative() -> None:
+    logits, ids = batch(2, 7)
+    (grad,) = torch.autograd.grad(token_log_probs(logits.requires_grad_(), ids).sum(), logits, create_graph=True)
+    with pytest.raises(RuntimeError, match="token_log_probs_backward"):
+        grad.sum().backward()
+
+
+@pytest.mark.plain
+def test_compiles_to_one_graph() -> None:
+    logits, ids = batch(4, 9, 13)
+    compiled = torch.compile(token_log_probs, fullgraph=True, backend="aot_eager")
+    coming = torch.randn(4, 9)
+    assert torch.equal(compiled(logits, ids, 0.7), token_log_probs(logits, ids, 0.7))
+    expected = gradient(token_log_probs, logits, ids, 0.7, coming)
+    torch.testing.assert_close(gradient(compiled, logits, ids, 0.7, coming), expected)
+
+
+def test_operators_are_registered_right() -> None:
+    logits, ids = batch(3, 4, 7)
+    torch.library.opcheck(MODULE._gathered_log_softmax, (logits.requires_grad_(), ids, 0.7))
