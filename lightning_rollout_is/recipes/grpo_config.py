@@ -1,0 +1,45 @@
+"""From a Hydra configuration, with the keys at verl's places, to a module that can be fitted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hydra.utils import instantiate
+
+from lightning_rollout_is.config import RolloutISConfig
+from lightning_rollout_is.recipes.grpo import GRPOModule
+from lightning_rollout_is.recipes.sampling import GroupSampler
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+def grpo_from_config(cfg: DictConfig) -> GRPOModule:
+    """Build the policy, the engine, the task and the module.
+
+    Args:
+        cfg: ``policy``, ``task``, ``data``, ``actor_rollout_ref.{rollout,actor}``, ``algorithm`` and ``seed``, as
+            ``conf/train.yaml`` composes them.
+
+    Raises:
+        ValueError: A setting is not allowed; the message names the key.
+    """
+    rollout, algorithm = cfg.actor_rollout_ref.rollout, cfg.algorithm
+    config = RolloutISConfig.from_mapping(cfg)
+    sampler = GroupSampler(
+        instantiate(rollout.engine),
+        instantiate(cfg.task),
+        n=rollout.n,
+        temperature=rollout.temperature,
+        filter_groups=algorithm.filter_groups,
+        **cfg.data,
+    )
+    actor: dict[Any, Any] = dict(cfg.actor_rollout_ref.actor)
+    return GRPOModule(
+        instantiate(cfg.policy),
+        sampler,
+        config,
+        norm_adv_by_std_in_grpo=algorithm.norm_adv_by_std_in_grpo,
+        seed=cfg.seed,
+        **actor,
+    )
