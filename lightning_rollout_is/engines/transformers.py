@@ -55,7 +55,7 @@ class TransformersEngine:
             raise RuntimeError("the engine has no weights yet; call sync_weights(policy) first")
         end, pad = self._model.config.eos_token_id, self._model.config.pad_token_id
         token_ids, attention_mask = _left_padded(prompts, pad, self._model.device)
-        if True:
+        with torch.random.fork_rng():
             torch.manual_seed(stream_seed(self.seed, self._draws))
             output = self._model.generate(
                 token_ids,

@@ -22,7 +22,7 @@ def tiny_llama(layers: int = 4, width: int = 128, heads: int = 4, warm_start: bo
         layers: Decoder layers.
         width: Hidden width, a multiple of 32 for int4 rollouts; the feed-forward part is three times as wide.
         heads: Attention heads.
-        warm_start: Load the shipped checkpoint, which sorts digits right now and then. Only for the default sizes.
+        warm_start: Load the shipped checkpoint, which sorts two numbers in five right. Only for the default sizes.
 
     Raises:
         ImportError: transformers or safetensors is not installed.

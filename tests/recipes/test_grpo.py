@@ -88,6 +88,15 @@ def test_mini_batches_and_epochs_share_a_rollout(tmp_path):
         assert rows[0] == rows[1]
 
 
+def test_the_weights_of_a_rollout_stay_the_same_while_the_policy_moves(tmp_path):
+    """They compare the engine with the trainer at rollout time: exactly 1 here, however far the inner epochs go."""
+    fit(tiny_module(engine=CTranslate2Engine("float32"), ppo_epochs=4), tmp_path, max_steps=4)
+    history = read_events(tmp_path)
+    assert history["clip_fraction"][0] == 0.0 < history["clip_fraction"][-1]
+    for name in ("min", "max"):
+        assert history[f"mismatch/rollout_is_{name}"] == pytest.approx([1.0] * 4, abs=1e-4)
+
+
 def test_the_trainer_scores_what_the_engine_sampled(tmp_path):
     record = Record()
     fit(tiny_module(engine=CTranslate2Engine("float32")), tmp_path, record)
