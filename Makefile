@@ -12,7 +12,7 @@ export TOKENIZERS_PARALLELISM := false
 export HF_HUB_OFFLINE := 1
 
 # Array shapes are checked at run time in every package that states them.
-SHAPES := --jaxtyping-packages=lightning_rollout_is.functional,lightning_rollout_is.losses,lightning_rollout_is.metrics,lightning_rollout_is.mixin,beartype.beartype
+SHAPES := --jaxtyping-packages=lightning_rollout_is.functional,lightning_rollout_is.losses,lightning_rollout_is.metrics,lightning_rollout_is.mixin,lightning_rollout_is.engines,lightning_rollout_is.recipes,beartype.beartype
 
 .PHONY: help install demo test lint bench
 
