@@ -14,7 +14,7 @@ export HF_HUB_OFFLINE := 1
 # Array shapes are checked at run time in every package that states them.
 SHAPES := --jaxtyping-packages=lightning_rollout_is.functional,lightning_rollout_is.losses,lightning_rollout_is.metrics,lightning_rollout_is.mixin,lightning_rollout_is.engines,lightning_rollout_is.recipes,beartype.beartype
 
-.PHONY: help install demo test lint bench
+.PHONY: help install demo test fuzz lint bench
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -33,6 +33,11 @@ demo: $(READY)  ## train a small language model with a real rollout engine for a
 test: $(READY)  ## run all tests
 	$(BIN)/python -m pytest -m "not plain" $(SHAPES)
 	$(BIN)/python -m pytest -m plain
+
+FUZZ_CASES ?= 100000
+
+fuzz: $(READY)  ## check the invariants on 10^5 random cases, in a few minutes (FUZZ_CASES=... for more)
+	FUZZ_CASES=$(FUZZ_CASES) $(BIN)/python -m pytest -s --timeout 7200 --hypothesis-seed=random tests/fuzz
 
 lint: $(READY)  ## check style, types and the direction of imports
 	$(BIN)/ruff check

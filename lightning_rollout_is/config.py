@@ -164,9 +164,7 @@ class RolloutISConfig:
 
     def _remarks(self) -> list[str]:
         if not self.enabled:
-            return (
-                ["rollout_is is true and rollout_is_threshold is null: nothing is corrected"] if self.rollout_is else []
-            )
+            return self._remarks_when_off()
         remarks = []
         low, high = RECOMMENDED_THRESHOLDS[self.rollout_is_level]
         if not low <= self.upper <= high:
@@ -188,6 +186,17 @@ class RolloutISConfig:
             remarks.append(
                 f"rollout_is_veto_threshold = {self.veto:g} is 1 or more, so almost every sequence is rejected; "
                 "usual: 1e-4"
+            )
+        return remarks
+
+    def _remarks_when_off(self) -> list[str]:
+        remarks = []
+        if self.rollout_is:
+            remarks.append("rollout_is is true and rollout_is_threshold is null: nothing is corrected")
+        if self.rollout_is_threshold_lower is not None:
+            remarks.append(
+                f"rollout_is_threshold_lower = {self.rollout_is_threshold_lower:g} has no effect while "
+                "rollout_is_threshold is null, which turns everything off; set rollout_is_threshold too"
             )
         return remarks
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -9,9 +10,13 @@ import torch
 from torch import Tensor
 
 from lightning_rollout_is.config import RolloutISConfig
-from lightning_rollout_is.functional.weights import importance_weights
+from lightning_rollout_is.functional.weights import ImportanceWeights, importance_weights
 from lightning_rollout_is.metrics.rollout_is import RolloutISMetrics
 from lightning_rollout_is.types import CuSeqlens, TokenFloat, TokenMask
+
+_log = logging.getLogger(__name__)
+
+LOG_PROBS = ("old_log_prob", "rollout_log_prob")
 
 
 class RolloutISMixin:
@@ -36,12 +41,18 @@ class RolloutISMixin:
     """The settings, once configured."""
     rollout_is_metrics: RolloutISMetrics | None
     """The statistics since the last optimizer step, or ``None`` when the threshold is null."""
+    rollout_is_defers: bool = False
+    """Whether a callback will tell all ranks of input that one of them refuses; set by the callback while it trains."""
 
-    def configure_rollout_is(self, algorithm: RolloutISConfig | Mapping[Any, Any]) -> None:
+    def configure_rollout_is(self, algorithm: RolloutISConfig | Mapping[Any, Any], **metric_kwargs: Any) -> None:
         """Take the settings and create the metric.
 
         Args:
             algorithm: A :class:`RolloutISConfig`, or the ``algorithm`` block as a dict or ``DictConfig``.
+            metric_kwargs: For :class:`RolloutISMetrics`. ``process_group`` names the ranks that hold different data,
+                where others hold copies of it (tensor parallelism): copies would be counted again. Under
+                ``ModelParallelStrategy`` that is ``self.device_mesh["data_parallel"].get_group()``, in
+                ``configure_model``. Ranks outside the group are not told of input that is refused inside it.
 
         Raises:
             ValueError: A setting is not allowed.
@@ -50,7 +61,8 @@ class RolloutISMixin:
         if isinstance(self, torch.nn.Module) and "_modules" not in self.__dict__:
             raise RuntimeError("configure_rollout_is was called before super().__init__(); call it after")
         self.rollout_is_config = RolloutISConfig.of(algorithm)
-        self.rollout_is_metrics = RolloutISMetrics(self.rollout_is_config) if self.rollout_is_config.enabled else None
+        enabled = self.rollout_is_config.enabled
+        self.rollout_is_metrics = RolloutISMetrics(self.rollout_is_config, **metric_kwargs) if enabled else None
 
     def rollout_is_loss(
         self,
@@ -74,19 +86,21 @@ class RolloutISMixin:
             threshold is null. Aggregate it over ``response_mask``: rejected tokens stay in the denominator.
 
         Raises:
-            ValueError: Shapes or dtypes do not fit, or a log-prob is not a tensor.
+            ValueError: Shapes or dtypes do not fit, or a log-prob is not a tensor. Where several ranks train under a
+                :class:`RolloutISCallback`, all of them raise at the next point, not this one alone at once.
         """
         config = self._configured()
-        if config.enabled and token_loss.shape != response_mask.shape:
-            raise ValueError(
-                f"token_loss {tuple(token_loss.shape)} and response_mask {tuple(response_mask.shape)} must have one "
-                "shape; aggregate the loss after it was weighted"
-            )
-        if not config.enabled:
+        if self.rollout_is_metrics is None:
             return token_loss
-        weights = self.rollout_is_weights(old_log_prob, rollout_log_prob, response_mask, cu_seqlens)
+        inputs = old_log_prob, rollout_log_prob, response_mask, cu_seqlens
+        weights = self._rollout_is_measured(self.rollout_is_metrics, inputs, token_loss)
+        if not config.applied:
+            return token_loss
+        if weights is None:
+            # Zero, but with a gradient of zeros: the other ranks wait for one.
+            return token_loss.masked_fill(torch.ones_like(token_loss, dtype=torch.bool), 0.0)
         # A rejected token may well have an infinite loss, and 0 * inf is NaN.
-        return (token_loss * weights).masked_fill(weights == 0, 0.0) if config.applied else token_loss
+        return (token_loss * weights.weight).masked_fill(weights.weight == 0, 0.0)
 
     def rollout_is_weights(
         self,
@@ -108,20 +122,35 @@ class RolloutISMixin:
             null: 1 on valid tokens, 0 elsewhere, so that a loss needs no branch.
 
         Raises:
-            ValueError: Shapes or dtypes do not fit, or a log-prob is not a tensor.
+            ValueError: Shapes or dtypes do not fit, or a log-prob is not a tensor. Where several ranks train under a
+                :class:`RolloutISCallback`, all of them raise at the next point, not this one alone at once.
         """
         config = self._configured()
         if self.rollout_is_metrics is None:
             return _indicator(response_mask)
-        for name, tensor in (("old_log_prob", old_log_prob), ("rollout_log_prob", rollout_log_prob)):
-            if not isinstance(tensor, Tensor):
-                _refuse(name, tensor, config)
-        weights = importance_weights(
-            old_log_prob, rollout_log_prob, response_mask, cu_seqlens=cu_seqlens, **config.weight_options
-        )
-        if self._rollout_is_recording():
-            self.rollout_is_metrics.update(old_log_prob, rollout_log_prob, response_mask, cu_seqlens, weights=weights)
-        return weights.weight if config.applied else _indicator(response_mask)
+        inputs = old_log_prob, rollout_log_prob, response_mask, cu_seqlens
+        weights = self._rollout_is_measured(self.rollout_is_metrics, inputs)
+        if not config.applied:
+            return _indicator(response_mask)
+        return torch.zeros_like(_indicator(response_mask)) if weights is None else weights.weight
+
+    def _rollout_is_measured(
+        self, metrics: RolloutISMetrics, inputs: tuple[Any, ...], token_loss: Tensor | None = None
+    ) -> ImportanceWeights | None:
+        """The weights, recorded; ``None`` where input is refused that the callback will tell all ranks of."""
+        recording = self._rollout_is_recording()
+        try:
+            weights = _weights_of(inputs, token_loss, self.rollout_is_config)
+        except ValueError as refused:
+            # Raised here, it would stop this rank alone, and the others would wait for its gradient.
+            if not (recording and self.rollout_is_defers and _several_ranks() and isinstance(inputs[2], Tensor)):
+                raise
+            metrics.record_fault(_fault_of(inputs))
+            _log.error("rank %d refused a batch: %s", torch.distributed.get_rank(), refused)
+            return None
+        if recording:
+            metrics.update(*inputs, weights=weights)
+        return weights
 
     def _configured(self) -> RolloutISConfig:
         if "rollout_is_config" not in self.__dict__:
@@ -133,16 +162,38 @@ class RolloutISMixin:
 
     def _rollout_is_recording(self) -> bool:
         """Validation and the sanity check must not enter the statistics of a training step."""
-        try:
-            trainer: Any = getattr(self, "trainer", None)
-        except RuntimeError:  # Lightning's word for a module without a Trainer: a loop of the user's own
-            return True
+        # Not `self.trainer`, which raises in a loop of the user's own, and stops torch.compile.
+        trainer: Any = getattr(self, "_trainer", None)
         return trainer is None or bool(getattr(trainer, "training", True))
 
 
 def _indicator(response_mask: Tensor) -> Tensor:
     dtype = response_mask.dtype if response_mask.dtype == torch.float64 else torch.float32
     return (response_mask != 0).to(dtype)
+
+
+def _weights_of(inputs: tuple[Any, ...], token_loss: Tensor | None, config: RolloutISConfig) -> ImportanceWeights:
+    for name, tensor in zip(LOG_PROBS, inputs, strict=False):
+        if not isinstance(tensor, Tensor):
+            _refuse(name, tensor, config)
+    *tokens, cu_seqlens = inputs
+    weights = importance_weights(*tokens, cu_seqlens=cu_seqlens, **config.weight_options)
+    if token_loss is not None and token_loss.shape != weights.weight.shape:
+        raise ValueError(
+            f"token_loss {tuple(token_loss.shape)} and response_mask {tuple(weights.weight.shape)} must have one "
+            "shape; aggregate the loss after it was weighted"
+        )
+    return weights
+
+
+def _fault_of(inputs: tuple[Any, ...]) -> str:
+    absent = [name for name, tensor in zip(LOG_PROBS, inputs, strict=False) if not isinstance(tensor, Tensor)]
+    return f"absent_{absent[0]}" if absent else "unfit_inputs"
+
+
+def _several_ranks() -> bool:
+    ranks = torch.distributed
+    return ranks.is_available() and ranks.is_initialized() and ranks.get_world_size() > 1
 
 
 def _refuse(name: str, tensor: Any, config: RolloutISConfig) -> NoReturn:

@@ -57,8 +57,8 @@ def compute_rollout_importance_weights(
     )
     if not config.enabled:
         return None, {}
-    require_zeros_and_ones(response_mask)
     weights = importance_weights(old_log_prob, rollout_log_prob, response_mask, **config.weight_options)
+    require_zeros_and_ones(response_mask)
     metrics = RolloutISMetrics(config, sync_on_compute=False)
     metrics.update(old_log_prob, rollout_log_prob, response_mask, weights=weights)
     values = {name: float(value) for name, value in metrics.compute().items()}

@@ -11,16 +11,9 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_warn
 
+from lightning_rollout_is.callbacks.faults import ALL_MISSING, malformation, refusal
+from lightning_rollout_is.functional.statistics.faults import FaultMaxima
 from lightning_rollout_is.metrics.rollout_is import RolloutISMetrics
-
-MALFORMED = (
-    "the mismatch statistics are NaN: response_mask holds values other than 0 and 1, or cu_seqlens does not fit its "
-    "tokens; until that is mended nothing is logged, and weights that are applied are NaN"
-)
-ALL_MISSING = (
-    "no token has a usable rollout log-prob: every importance weight is 0 and nothing can be measured; have the engine "
-    "return the log-prob of each sampled token (actor_rollout_ref.rollout.calculate_log_probs: true)"
-)
 
 
 class RolloutISCallback(Callback):
@@ -31,6 +24,11 @@ class RolloutISCallback(Callback):
     ``trainer.callback_metrics``, so that ``ModelCheckpoint`` and ``EarlyStopping`` can monitor it. A value that is not
     defined is not written. Nothing is logged while the module's threshold is null.
 
+    Faulty input of one rank stops all of them, with the same words, at the next point: a rank that raised by itself
+    would leave the others waiting for its gradient. Until then a batch that was refused adds nothing to the loss (all
+    of it where ``rollout_is`` is false). Malformed values, of the mask or of ``cu_seqlens``, leave out the point at
+    which they come out; they stop training where the weights are applied, and are warned of once where they are not.
+
     Keys, behind the prefix: ``rollout_is_mean``, ``_std``, ``_min``, ``_max``, ``_eff_sample_size``,
     ``_veto_fraction``, ``_catastrophic_token_fraction``, ``_ratio_fraction_high``, ``_ratio_fraction_low``,
     ``_missing_fraction``; ``rollout_is_seq_mean``, ``_std``, ``_min``, ``_max``, ``_max_deviation``,
@@ -40,11 +38,13 @@ class RolloutISCallback(Callback):
     ``_ppl_ratio``, ``_kl``, ``_k3_kl``.
 
     Args:
-        every_n_steps: Write at every n-th optimizer step. Steps between are neither computed nor synchronised.
+        every_n_steps: Write at every n-th optimizer step. Steps between are neither computed nor synchronised; their
+            faults come out with the next point, or at the end of training.
         prefix: Put before each key instead of the metric's own ``"mismatch/"``.
 
     Raises:
         ValueError: ``every_n_steps`` is under 1.
+        ValueError: While training, on every rank: some rank's input was refused, or made the weights NaN.
         MisconfigurationException: At the start of ``fit``, the module has no rollout importance sampling.
     """
 
@@ -55,6 +55,7 @@ class RolloutISCallback(Callback):
         self.prefix = prefix
         self._seen_steps = 0
         self._window_closed = False
+        self._unread = False
         self._warned: set[str] = set()
 
     @property
@@ -64,16 +65,19 @@ class RolloutISCallback(Callback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Refuse a module that has nothing to log before any time is spent."""
-        if stage == "fit" and not hasattr(pl_module, "rollout_is_metrics"):
-            raise MisconfigurationException(
-                f"RolloutISCallback found no rollout importance sampling in {type(pl_module).__name__}; derive it from "
-                "RolloutISMixin and call self.configure_rollout_is(cfg.algorithm) in its __init__"
-            )
+        # One that derives from the mixin may still take its settings in `configure_model`.
+        if stage == "fit" and not hasattr(pl_module, "configure_rollout_is"):
+            _require_metrics(pl_module)
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Refuse a module that has taken no settings by now."""
+        _require_metrics(pl_module)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin a window with nothing in it."""
         self._seen_steps = trainer.global_step
-        self._window_closed = True
+        self._window_closed, self._unread = True, False
+        _set_deferral(pl_module, True)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Begin a new window after an optimizer step.
@@ -82,8 +86,8 @@ class RolloutISCallback(Callback):
         """
         metrics = _metrics_of(pl_module)
         if self._window_closed and metrics is not None:
-            metrics.reset()
-        self._window_closed = False
+            (metrics.reset_statistics if self._unread else metrics.reset)()
+        self._window_closed, self._unread = False, True
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -98,9 +102,19 @@ class RolloutISCallback(Callback):
         if (step + 1) % self.every_n_steps == 0:
             self._write(trainer, metrics, step)
 
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Bring out faults of a window that was not written."""
+        _set_deferral(pl_module, False)
+        metrics = _metrics_of(pl_module)
+        if self._unread and metrics is not None:
+            self._read(metrics)
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Whatever the module is used for next, nobody reads its faults there."""
+        _set_deferral(pl_module, False)
+
     def _write(self, trainer: Trainer, metrics: RolloutISMetrics, step: int) -> None:
-        values = _read(metrics)
-        self._warn_of_faults(values, metrics.prefix)
+        values = self._read(metrics)
         prefix = metrics.prefix if self.prefix is None else self.prefix
         defined = {
             prefix + name.removeprefix(metrics.prefix): value for name, value in values.items() if math.isfinite(value)
@@ -113,12 +127,20 @@ class RolloutISCallback(Callback):
         for logger in trainer.loggers:
             logger.log_metrics(defined, step=step)
 
-    def _warn_of_faults(self, values: dict[str, float], prefix: str) -> None:
-        missing, kl = values[prefix + "rollout_is_missing_fraction"], values[prefix + "mismatch_kl"]
-        if missing == 1.0:
+    def _read(self, metrics: RolloutISMetrics) -> dict[str, float]:
+        """The values to write, once their faults are dealt with; the same on every rank."""
+        values, found = _fetch(metrics)
+        self._unread = False
+        refused = refusal(found, metrics.config)
+        if refused is not None:
+            raise ValueError(refused)
+        malformed = malformation(found)
+        if malformed is not None:
+            self._warn_once(f"{malformed}. The mismatch statistics of such a step mean nothing and are not written")
+            return {}
+        if values[f"{metrics.prefix}rollout_is_missing_fraction"] == 1.0:
             self._warn_once(ALL_MISSING)
-        elif math.isnan(kl) and not math.isnan(missing):
-            self._warn_once(MALFORMED)
+        return values
 
     def _warn_once(self, message: str) -> None:
         if message not in self._warned:
@@ -126,9 +148,22 @@ class RolloutISCallback(Callback):
             rank_zero_warn(message)
 
 
+def _require_metrics(pl_module: LightningModule) -> None:
+    if not hasattr(pl_module, "rollout_is_metrics"):
+        raise MisconfigurationException(
+            f"RolloutISCallback found no rollout importance sampling in {type(pl_module).__name__}; derive it from "
+            "RolloutISMixin and call self.configure_rollout_is(cfg.algorithm) in its __init__ or configure_model"
+        )
+
+
 def _metrics_of(pl_module: LightningModule) -> RolloutISMetrics | None:
     metrics: RolloutISMetrics | None = getattr(pl_module, "rollout_is_metrics", None)
     return metrics
+
+
+def _set_deferral(pl_module: Any, defers: bool) -> None:
+    """From here on this callback tells all ranks of what one refuses, or no longer."""
+    pl_module.rollout_is_defers = defers
 
 
 def _logged_step(trainer: Trainer) -> int:
@@ -138,10 +173,12 @@ def _logged_step(trainer: Trainer) -> int:
     return trainer.fit_loop.total_batch_idx
 
 
-def _read(metrics: RolloutISMetrics) -> dict[str, float]:
-    """All values on the host: on every rank, one collective and one copy."""
+def _fetch(metrics: RolloutISMetrics) -> tuple[dict[str, float], set[str]]:
+    """All values, and what was wrong with the data of any rank: on every rank, one collective and one copy."""
     with warnings.catch_warnings():
         # A rank may have no data in a window; its share is the neutral element.
         warnings.filterwarnings("ignore", message=".*was called before the ``update`` method")
         values = metrics.compute()
-    return dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
+    numbers = torch.cat([torch.stack(list(values.values())), metrics.faults]).tolist()
+    faults = zip(FaultMaxima._fields, numbers[len(values) :], strict=True)
+    return dict(zip(values, numbers, strict=False)), {fault for fault, seen in faults if seen > 0}

@@ -1,6 +1,7 @@
 """Tensors in, tensors out: needs torch alone, never waits for the GPU, compiles to one graph."""
 
 from lightning_rollout_is.functional.aggregate import Units, aggregate
+from lightning_rollout_is.functional.alignment import Alignment, alignment
 from lightning_rollout_is.functional.bound import Bounded, bound
 from lightning_rollout_is.functional.layout import Layout, PackedLayout, PaddedLayout, layout_of
 from lightning_rollout_is.functional.log_ratio import LogRatio, compute_log_ratio
@@ -9,6 +10,7 @@ from lightning_rollout_is.functional.veto import Vetoed, veto_sequences
 from lightning_rollout_is.functional.weights import ImportanceWeights, importance_weights
 
 __all__ = [
+    "Alignment",
     "Bounded",
     "ImportanceWeights",
     "Layout",
@@ -18,6 +20,7 @@ __all__ = [
     "Units",
     "Vetoed",
     "aggregate",
+    "alignment",
     "bound",
     "compute_log_ratio",
     "importance_weights",

@@ -82,6 +82,8 @@ def layout_of(tokens: Tensor, cu_seqlens: CuSeqlens | None = None) -> Layout:
         raise ValueError(
             f"got tokens of shape {tuple(tokens.shape)} with cu_seqlens; packed tokens are one-dimensional"
         )
+    if not isinstance(cu_seqlens, Tensor):
+        raise ValueError(f"cu_seqlens is a {type(cu_seqlens).__name__}; it must be a torch.Tensor in int32 or int64")
     if cu_seqlens.ndim != 1 or cu_seqlens.shape[0] < 1 or cu_seqlens.dtype not in (torch.int32, torch.int64):
         raise ValueError(
             f"cu_seqlens has shape {tuple(cu_seqlens.shape)} and dtype {cu_seqlens.dtype}; it must be "

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lightning_rollout_is.types import TokenBool, TokenFloat, TokenMask
+from lightning_rollout_is.types import Scalar, TokenBool, TokenFloat, TokenMask
 
-MISSING_AT_MOST = -9999.0
-"""Inference servers write this, or less, where they have no log-prob."""
+MISSING_AT_MOST = -9984.0
+"""Inference servers write -9999 where they have no log-prob, and bfloat16 makes this of it."""
 
 
 class LogRatio(NamedTuple):
@@ -24,6 +24,8 @@ class LogRatio(NamedTuple):
     """Inside the mask and not missing."""
     missing: TokenBool
     """Inside the mask, without a usable log-prob."""
+    flaw: Scalar
+    """0, or NaN if the mask holds a value other than 0 and 1; what is added to it shows the flaw."""
 
 
 def compute_log_ratio(old_log_prob: TokenFloat, rollout_log_prob: TokenFloat, response_mask: TokenMask) -> LogRatio:
@@ -32,7 +34,8 @@ def compute_log_ratio(old_log_prob: TokenFloat, rollout_log_prob: TokenFloat, re
     .. math:: \ell_t = \log \pi_\text{train}(a_t \mid s_t) - \log \pi_\text{rollout}(a_t \mid s_t)
 
     Index ``t`` of all three tensors is the same token. A token inside the mask is *missing* if its rollout log-prob is
-    not finite or at most -9999, or its training log-prob is NaN or +inf; it is in no sequence and no statistic.
+    not finite or at most -9984 (a server's -9999 in bfloat16), or its training log-prob is NaN or +inf; it is in no
+    sequence and no statistic.
     A training log-prob of -inf is a ratio of 0.
 
     Args:
@@ -44,7 +47,7 @@ def compute_log_ratio(old_log_prob: TokenFloat, rollout_log_prob: TokenFloat, re
         :class:`LogRatio` in float32, or float64 if either log-prob has it. Detached from the inputs' graphs.
 
     Raises:
-        ValueError: Shapes differ, or a log-prob is not floating point.
+        ValueError: Shapes differ, a log-prob is not floating point, or the mask is complex.
 
     Example:
         >>> old, rollout = torch.tensor([[-1.0, -3.0]]), torch.tensor([[-1.5, float("nan")]])
@@ -60,7 +63,7 @@ def compute_log_ratio(old_log_prob: TokenFloat, rollout_log_prob: TokenFloat, re
     missing = inside & ~(rollout.isfinite() & (rollout > MISSING_AT_MOST) & (old < torch.inf))
     valid = inside & ~missing
     old, rollout = old.where(valid, 0.0), rollout.where(valid, 0.0)
-    tokens = LogRatio(old - rollout, old, rollout, valid, missing)
+    tokens = LogRatio(old - rollout, old, rollout, valid, missing, old.new_zeros(()))
     return tokens if mask.dtype == torch.bool else _mark_malformed(tokens, mask)
 
 
@@ -68,7 +71,8 @@ def _mark_malformed(tokens: LogRatio, mask: Tensor) -> LogRatio:
     # A value such as 0.5 or -100 must show, and reading it here would halt the GPU: it makes NaN weights instead.
     malformed = (mask != 0) & (mask != 1)
     log_ratio = tokens.log_ratio.masked_fill(malformed, torch.nan)
-    return tokens._replace(log_ratio=log_ratio, valid=tokens.valid | malformed)
+    flaw = tokens.flaw.masked_fill(malformed.any(), torch.nan)
+    return tokens._replace(log_ratio=log_ratio, valid=tokens.valid | malformed, flaw=flaw)
 
 
 def _require_like_shapes(old: Tensor, rollout: Tensor, mask: Tensor) -> None:
@@ -77,6 +81,8 @@ def _require_like_shapes(old: Tensor, rollout: Tensor, mask: Tensor) -> None:
             raise ValueError(f"{name} is a {type(tensor).__name__}; it must be a torch.Tensor")
         if name != "response_mask" and not tensor.is_floating_point():
             raise ValueError(f"{name} has dtype {tensor.dtype}; log-probs are floating point")
+    if mask.is_complex():
+        raise ValueError(f"response_mask has dtype {mask.dtype}; it is 0 or 1 in a bool, integer or floating dtype")
     if not old.shape == rollout.shape == mask.shape:
         raise ValueError(
             f"old_log_prob {tuple(old.shape)}, rollout_log_prob {tuple(rollout.shape)} and response_mask "

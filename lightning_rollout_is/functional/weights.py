@@ -9,10 +9,22 @@ import torch
 from lightning_rollout_is.choices import Level, Mode
 from lightning_rollout_is.functional.aggregate import Units, aggregate
 from lightning_rollout_is.functional.bound import Bounded, bound
-from lightning_rollout_is.functional.layout import Layout, layout_of
+from lightning_rollout_is.functional.layout import Layout, accumulation_dtype, layout_of
 from lightning_rollout_is.functional.log_ratio import LogRatio, compute_log_ratio
+from lightning_rollout_is.functional.thresholds import require_thresholds
 from lightning_rollout_is.functional.veto import Vetoed, veto_sequences
-from lightning_rollout_is.types import CuSeqlens, TokenBool, TokenFloat, TokenMask
+from lightning_rollout_is.types import CuSeqlens, Scalar, TokenBool, TokenFloat, TokenMask
+
+
+class Counts(NamedTuple):
+    """What the statistics divide by; NaN if the mask or ``cu_seqlens`` is malformed, so that every quotient is."""
+
+    tokens: Scalar
+    """Valid tokens."""
+    sequences: Scalar
+    """Sequences with a valid token."""
+    share: Scalar
+    """What the fractions above and below the thresholds are of: valid tokens, or at the sequence level sequences."""
 
 
 class ImportanceWeights(NamedTuple):
@@ -26,6 +38,7 @@ class ImportanceWeights(NamedTuple):
     outside: TokenBool
     """Valid tokens whose raw weight is above ``upper`` or below ``lower``."""
     veto: Vetoed
+    counts: Counts
     layout: Layout
     upper: float
     lower: float
@@ -64,17 +77,18 @@ def importance_weights(
 
     Returns:
         :class:`ImportanceWeights`. Weights are NaN where ``response_mask`` is neither 0 nor 1, and everywhere if
-        ``cu_seqlens`` does not fit the tokens: no plausible number comes from bad input, and nothing waits for the GPU.
+        ``cu_seqlens`` does not fit the tokens; the counts are NaN in both cases. No plausible number comes from bad
+        input, and nothing waits for the GPU.
 
     Raises:
-        ValueError: Shapes, dtypes, level or mode do not fit.
+        ValueError: Shapes, dtypes, level, mode or thresholds do not fit.
 
     Example:
         >>> old, rollout = torch.tensor([[-1.0, -1.0, -1.0]]), torch.tensor([[-1.5, -1.0, -3.0]])
         >>> importance_weights(old, rollout, torch.tensor([[1, 1, 1]]), upper=2.0).weight
         tensor([[1.6487, 1.0000, 2.0000]])
     """
-    lower = 1.0 / upper if lower is None else lower
+    lower = require_thresholds(upper, lower, veto)
     tokens = compute_log_ratio(old_log_prob, rollout_log_prob, response_mask)
     layout = layout_of(tokens.log_ratio, cu_seqlens)
     units = aggregate(tokens, layout, level)
@@ -85,4 +99,16 @@ def importance_weights(
         weight, outside = layout.expand(weight), layout.expand(outside)
     kept = tokens.valid & ~layout.expand(vetoed.vetoed)
     weight = layout.admit(weight.to(tokens.log_ratio.dtype).where(kept, 0.0))
-    return ImportanceWeights(weight, tokens, units, bounded, outside & tokens.valid, vetoed, layout, upper, lower)
+    counts = _count(units, layout.admit(tokens.flaw))
+    return ImportanceWeights(
+        weight, tokens, units, bounded, outside & tokens.valid, vetoed, counts, layout, upper, lower
+    )
+
+
+def _count(units: Units, flaw: Scalar) -> Counts:
+    lengths, share = units.sequence_tokens, units.share
+    return Counts(
+        tokens=lengths.sum() + flaw,
+        sequences=(lengths > 0).sum(dtype=lengths.dtype) + flaw,
+        share=share.sum(dtype=accumulation_dtype(share)) + flaw,
+    )

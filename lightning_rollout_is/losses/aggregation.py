@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lightning_rollout_is.functional.layout import layout_of
-from lightning_rollout_is.losses.per_token import loss_dtype, require_token_shape
+from lightning_rollout_is.losses.per_token import loss_dtype, mark_malformed, require_token_shape
 from lightning_rollout_is.types import CuSeqlens, Scalar, TokenFloat, TokenMask
 
 AggregationMode = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean"]
@@ -79,19 +79,11 @@ def aggregate_loss(
     require_token_shape(response_mask, token_loss=token_loss)
     layout = layout_of(response_mask, cu_seqlens)
     lengths = layout.sum(response_mask != 0)
-    sums = layout.sum(_inside(token_loss, response_mask))
+    sums = layout.sum(mark_malformed(token_loss.where(response_mask != 0, 0.0), response_mask))
     if mode == "seq-mean-token-mean":
         sums = sums / lengths.clamp(min=1.0)
     count = lengths.sum() if mode == "token-mean" else (lengths > 0).sum()
     return (sums.sum() / _denominator(denominator, count)).to(loss_dtype(token_loss))
-
-
-def _inside(token_loss: Tensor, response_mask: Tensor) -> Tensor:
-    inside = token_loss.where(response_mask != 0, 0.0)
-    if response_mask.dtype == torch.bool:
-        return inside
-    # A value such as 0.5 or -100 must show, and reading it here would halt the GPU.
-    return inside.where((response_mask == 0) | (response_mask == 1), torch.nan)
 
 
 def _denominator(given: Tensor | float | int | None, count: Tensor) -> Tensor | float | int:

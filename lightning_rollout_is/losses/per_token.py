@@ -17,14 +17,21 @@ def require_token_shape(response_mask: Tensor, **token_tensors: Tensor) -> None:
         **token_tensors: By the name that the error shall show.
 
     Raises:
-        ValueError: A shape or a dtype differs; names the tensor.
+        ValueError: A shape, a dtype or a device differs; names the tensor.
 
     Example:
         >>> require_token_shape(torch.ones(2, 3), log_prob=torch.ones(2, 1))
         Traceback (most recent call last):
         ValueError: log_prob is torch.float32 (2, 1); give floating point of the shape of response_mask, (2, 3)
     """
+    for name, tensor in (("response_mask", response_mask), *token_tensors.items()):
+        if not isinstance(tensor, Tensor):
+            raise ValueError(f"{name} is a {type(tensor).__name__}; it must be a torch.Tensor")
     for name, tensor in token_tensors.items():
+        if tensor.device != response_mask.device:
+            raise ValueError(
+                f"{name} is on {tensor.device} and response_mask on {response_mask.device}; move one of them"
+            )
         if not tensor.is_floating_point() or tensor.shape != response_mask.shape:
             raise ValueError(
                 f"{name} is {tensor.dtype} {tuple(tensor.shape)}; give floating point of the shape of response_mask, "
@@ -80,4 +87,20 @@ def advantage_per_token(advantages: Tensor, response_mask: Tensor, layout: Layou
                 f"{tuple(response_mask.shape)}, one a token"
             )
         advantages = layout.expand(advantages)
-    return torch.where(response_mask != 0, advantages, 0.0)
+    return mark_malformed(torch.where(response_mask != 0, advantages, 0.0), response_mask)
+
+
+def mark_malformed(x: Tensor, response_mask: Tensor) -> Tensor:
+    """NaN where the mask is neither 0 nor 1: it must show, and reading it here would halt the GPU.
+
+    Args:
+        x: Floating point, of the shape of the mask.
+        response_mask: Any dtype.
+
+    Example:
+        >>> mark_malformed(torch.ones(3), torch.tensor([1.0, 0.5, 0.0]))
+        tensor([1., nan, 1.])
+    """
+    if response_mask.dtype == torch.bool:
+        return x
+    return x.where((response_mask == 0) | (response_mask == 1), torch.nan)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torchmetrics import Metric
+from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from lightning_rollout_is.choices import LEVELS, MODES
 from lightning_rollout_is.config import RolloutISConfig
@@ -62,7 +63,15 @@ class PackedMetric(Metric):
             response_mask: 1 on tokens that the policy generated, 0 elsewhere.
             cu_seqlens: Sequence boundaries of packed tokens.
             weights: The importance weights of the same tensors under the same settings, if they exist already.
+
+        Raises:
+            TorchMetricsUserError: Called between ``sync()`` and ``unsync()``.
         """
+        if self._is_synced:
+            # The batch would vanish with unsync(), or count once a rank with the next sync.
+            raise TorchMetricsUserError(
+                f"{type(self).__name__} holds the data of all ranks since sync(); call unsync() before update()"
+            )
         if weights is None:
             weights = importance_weights(
                 old_log_prob, rollout_log_prob, response_mask, cu_seqlens=cu_seqlens, **self.config.weight_options

@@ -39,6 +39,12 @@ class Packing:
         """Number of maxima."""
         return sum(len(statistic.maxima._fields) for statistic in self.statistics)
 
+    def maxima_of(self, statistic: Statistic) -> slice:
+        """Where the maxima of one of the statistics lie in the vector."""
+        before = self.statistics[: self.statistics.index(statistic)]
+        start = self.sums + sum(len(other.maxima._fields) for other in before)
+        return slice(start, start + len(statistic.maxima._fields))
+
     def empty(self) -> Tensor:
         """The vector of no data: merging with it changes nothing."""
         values = [0.0] * self.sums + [-torch.inf] * self.maxima + list(self.label)

@@ -10,6 +10,7 @@ from torch import Tensor
 from lightning_rollout_is.config import RolloutISConfig
 from lightning_rollout_is.functional import statistics
 from lightning_rollout_is.functional.statistics import Statistic
+from lightning_rollout_is.functional.statistics.faults import FaultMaxima
 from lightning_rollout_is.metrics.base import PackedMetric
 
 
@@ -39,16 +40,42 @@ class RolloutISMetrics(PackedMetric):
         1.6487
     """
 
+    faults: Tensor
+    """:class:`FaultMaxima` of all ranks as of the last ``compute()``, which is what told this rank of the others'."""
+
     def __init__(
         self, config: RolloutISConfig | Mapping[Any, Any], prefix: str = "mismatch/", **torchmetrics_kwargs: Any
     ) -> None:
         config = RolloutISConfig.of(config)
         super().__init__(config, _statistics_of(config), **torchmetrics_kwargs)
         self.prefix = prefix
+        self.faults = self.packed[self._fault_entries]
 
     def compute(self) -> dict[str, Tensor]:
         """Every value under its prefixed name; on several ranks, call it on all of them."""
+        # Once this returns, torchmetrics has put the vector of this rank alone back into its place.
+        self.faults = self.packed[self._fault_entries]
         return {f"{self.prefix}{name}": value for name, value in self.values().items()}
+
+    def record_fault(self, fault: str) -> None:
+        """Note that a batch was refused, so that all ranks learn of it with the next ``compute()``.
+
+        Args:
+            fault: A field of :class:`FaultMaxima`.
+        """
+        packed = self.packed.clone()
+        packed[self._fault_entries][FaultMaxima._fields.index(fault)] = 1.0
+        self.packed, self._computed = packed, None
+
+    def reset_statistics(self) -> None:
+        """Forget all batches but not their faults: for statistics that nobody has read."""
+        faults = self.packed[self._fault_entries]
+        self.reset()
+        self.packed[self._fault_entries] = faults
+
+    @property
+    def _fault_entries(self) -> slice:
+        return self.packing.maxima_of(statistics.FAULTS)
 
 
 def _statistics_of(config: RolloutISConfig) -> tuple[Statistic, ...]:

@@ -4,7 +4,7 @@ from tests.distributed.ranks import Ranks
 
 
 @pytest.fixture(scope="session")
-def ranks(tmp_path_factory):
-    pool = Ranks(2, tmp_path_factory.mktemp("rendezvous") / "file")
+def ranks():
+    pool = Ranks()
     yield pool
     pool.stop()

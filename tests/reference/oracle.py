@@ -8,7 +8,7 @@ import math
 from typing import NamedTuple
 
 LOG_LIMIT = 20.0
-MISSING_SENTINEL = -9999.0
+MISSING_SENTINEL = -9984.0  # -9999 in bfloat16
 
 Rows = list[list[float]]
 

@@ -19,12 +19,15 @@ class _Policy:
         self.configure_rollout_is(algorithm)
 
     def loss_of(self, batch):
+        loss = self.weighted_loss(batch)
+        self.log("loss", loss)
+        return loss
+
+    def weighted_loss(self, batch):
         log_prob = self.logits.log_softmax(0)[batch["token_ids"]]
         mask = batch["response_mask"]
         token_loss = self.rollout_is_loss(-log_prob, batch["old_log_prob"], batch["rollout_log_prob"], mask)
-        loss = token_loss.where(mask != 0, 0.0).sum() / (mask != 0).sum().clamp(min=1)
-        self.log("loss", loss)
-        return loss
+        return token_loss.where(mask != 0, 0.0).sum() / (mask != 0).sum().clamp(min=1)
 
     def training_step(self, batch, batch_idx):
         loss = self.loss_of(batch)

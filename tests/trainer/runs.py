@@ -22,6 +22,28 @@ class Batches(list):
     """Ready batches as a dataloader of their own: a sized iterable, which Lightning takes as it is."""
 
 
+class ResumableBatches(Batches):
+    """The same, and a checkpoint in the middle of an epoch remembers which batches are done."""
+
+    resume_at = handed_out = 0
+
+    def __iter__(self):
+        first, self.resume_at = self.resume_at, 0
+        for position in range(first, len(self)):
+            self.handed_out = position + 1
+            yield self[position]
+
+    def state_dict(self):
+        return {"handed_out": self.handed_out}
+
+    def load_state_dict(self, state):
+        self.resume_at = state["handed_out"] % len(self)
+
+
+def _loader(batches):
+    return batches if isinstance(batches, Batches) or not batches else Batches(batches)
+
+
 def fit(module, batches, folder, **settings):
     """Train and return the Trainer; events go to ``folder`` unless a logger is given."""
     settings = {**QUIET, "max_epochs": 1, "callbacks": [RolloutISCallback()], **settings}
@@ -29,9 +51,7 @@ def fit(module, batches, folder, **settings):
     checkpoint = settings.pop("ckpt_path", None)
     validation = settings.pop("val_batches", None)
     trainer = lightning.Trainer(**settings)
-    trainer.fit(
-        module, Batches(batches) if batches else None, Batches(validation) if validation else None, ckpt_path=checkpoint
-    )
+    trainer.fit(module, _loader(batches), _loader(validation), ckpt_path=checkpoint)
     return trainer
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from lightning_rollout_is import RolloutISCallback, RolloutISConfig
-from tests.trainer.policy import ALGORITHM, Policy, PolicyWithTwoOptimizers, PolicyWithValidation, rollout_batch
-from tests.trainer.runs import curves, expected, fit
+from lightning_rollout_is import RolloutISCallback
+from tests.trainer.exact import assert_curves_are_exact
+from tests.trainer.policy import Policy, PolicyWithTwoOptimizers, PolicyWithValidation, rollout_batch
+from tests.trainer.runs import curves, fit
 
 BATCHES = [rollout_batch(seed, rows=2 + seed % 3) for seed in range(6)]
 
@@ -13,19 +14,6 @@ def windows(accumulate, epochs=2):
     """The micro-batches of each optimizer step: Lightning closes a window at the end of an epoch too."""
     one = [BATCHES[i : i + accumulate] for i in range(0, len(BATCHES), accumulate)]
     return one * epochs
-
-
-def assert_curves_are_exact(folder, steps, window_of_step):
-    written = curves(folder)
-    config = RolloutISConfig.from_mapping(ALGORITHM)
-    names = set(expected(BATCHES, config))
-    assert {f"mismatch/{name}" for name in names} == {tag for tag in written if tag.startswith("mismatch/")}
-    for position, (step, window) in enumerate(zip(steps, window_of_step, strict=True)):
-        for name, value in expected(window, config).items():
-            found = written[f"mismatch/{name}"]
-            assert len(found) == len(steps), name
-            # Event files hold float32.
-            assert found[position] == (step, pytest.approx(value, rel=2e-6, abs=1e-6)), name
 
 
 @pytest.mark.parametrize("accumulate", [1, 2, 4])
@@ -81,8 +69,9 @@ def test_validation_and_sanity_check_leave_no_trace(tmp_path):
     assert_curves_are_exact(tmp_path, list(range(6)), windows(1, epochs=1))
 
 
-def test_fit_twice_starts_again_with_an_empty_window(tmp_path):
-    module = Policy()
+@pytest.mark.parametrize("automatic", [True, False])
+def test_fit_twice_starts_again_with_an_empty_window(tmp_path, automatic):
+    module = Policy(automatic=automatic)
     fit(module, [rollout_batch(99, mismatch=5.0)], tmp_path / "first")
     fit(module, BATCHES, tmp_path / "second")
     assert_curves_are_exact(tmp_path / "second", list(range(6)), windows(1, epochs=1))

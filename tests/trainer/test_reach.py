@@ -4,17 +4,18 @@ import csv
 import math
 
 import pytest
+import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningModule
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
-from lightning_rollout_is import RolloutISCallback, RolloutISConfig
+from lightning_rollout_is import RolloutISCallback
+from tests.trainer.exact import CONFIG, assert_points_follow_the_loss
 from tests.trainer.policy import ALGORITHM, Policy, rollout_batch
 from tests.trainer.runs import curves, expected, fit
 
 BATCHES = [rollout_batch(seed) for seed in range(4)]
-CONFIG = RolloutISConfig.from_mapping(ALGORITHM)
 
 
 def test_every_logger_gets_every_point(tmp_path):
@@ -52,6 +53,18 @@ def test_model_checkpoint_and_early_stopping_can_monitor(tmp_path):
     values = [expected([batch], CONFIG)["mismatch_k3_kl"] for batch in BATCHES]
     assert keep.best_model_score.item() == pytest.approx(min(values), rel=1e-6)
     assert trainer.current_epoch == 2  # the same data again is no improvement
+
+
+def test_the_module_can_still_read_what_was_written(tmp_path):
+    class Reads(Policy):
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            self.log_dict({f"read/{name}": value for name, value in self.rollout_is_metrics.compute().items()})
+
+    fit(Reads(), BATCHES, tmp_path, accumulate_grad_batches=2)
+    written = curves(tmp_path)
+    assert_points_follow_the_loss(tmp_path, [BATCHES[:2], BATCHES[2:]])
+    for name in expected(BATCHES[:2], CONFIG):
+        assert written[f"read/mismatch/{name}"] == written[f"mismatch/{name}"], name
 
 
 def test_a_step_without_a_valid_token_writes_nothing_and_the_next_one_does(tmp_path):
@@ -109,13 +122,10 @@ def test_an_interval_below_one_is_refused(every):
         RolloutISCallback(every_n_steps=every)
 
 
-@pytest.mark.parametrize("precision", ["bf16-true", "bf16-mixed", "64-true"])
+@pytest.mark.parametrize("precision", ["32-true", "16-true", "bf16-true", "bf16-mixed", "64-true"])
 def test_precision_of_the_module_leaves_the_statistics_exact(tmp_path, precision):
-    fit(Policy(), BATCHES, tmp_path, precision=precision)
-    batches = BATCHES
-    if precision == "bf16-true":  # Lightning casts the batch as well
-        batches = [{k: v.bfloat16() if v.is_floating_point() else v for k, v in batch.items()} for batch in BATCHES]
-    for position, batch in enumerate(batches):
-        for name, value in expected([batch], CONFIG).items():
-            found = curves(tmp_path)[f"mismatch/{name}"][position][1]
-            assert found == pytest.approx(value, rel=5e-6, abs=1e-6), name
+    fit(Policy(), BATCHES, tmp_path, precision=precision, accumulate_grad_batches=2)
+    # Lightning casts the batch as well where the whole module is of low precision.
+    dtype = {"16-true": torch.float16, "bf16-true": torch.bfloat16}.get(precision, torch.float32)
+    seen = [{k: v.to(dtype) if v.is_floating_point() else v for k, v in batch.items()} for batch in BATCHES]
+    assert_points_follow_the_loss(tmp_path, [seen[:2], seen[2:]])

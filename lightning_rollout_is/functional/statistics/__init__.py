@@ -3,7 +3,16 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from lightning_rollout_is.functional.statistics import divergence, masking, missing, perplexity, sequence, veto, weight
+from lightning_rollout_is.functional.statistics import (
+    divergence,
+    faults,
+    masking,
+    missing,
+    perplexity,
+    sequence,
+    veto,
+    weight,
+)
 from lightning_rollout_is.functional.statistics.accumulate import NoMaxima
 from lightning_rollout_is.functional.weights import ImportanceWeights
 from lightning_rollout_is.types import Scalar
@@ -33,8 +42,9 @@ PERPLEXITY = Statistic(
     perplexity.PerplexitySums, perplexity.PerplexityMaxima, perplexity.perplexity_update, perplexity.perplexity_compute
 )
 MISSING = Statistic(missing.MissingSums, NoMaxima, missing.missing_update, missing.missing_compute)
+FAULTS = Statistic(faults.NoSums, faults.FaultMaxima, faults.fault_update, faults.fault_compute)
 
-ALL = (WEIGHT, SEQUENCE, VETO, DIVERGENCE, PERPLEXITY, MISSING, MASKING)
+ALL = (WEIGHT, SEQUENCE, VETO, DIVERGENCE, PERPLEXITY, MISSING, MASKING, FAULTS)
 """Every statistic; its place in this list is its number in a packed vector. New ones go to the end."""
 
-__all__ = ["ALL", "DIVERGENCE", "MASKING", "MISSING", "PERPLEXITY", "SEQUENCE", "VETO", "WEIGHT", "Statistic"]
+__all__ = ["ALL", "DIVERGENCE", "FAULTS", "MASKING", "MISSING", "PERPLEXITY", "SEQUENCE", "VETO", "WEIGHT", "Statistic"]

@@ -23,7 +23,7 @@ def divergence_update(weights: ImportanceWeights) -> tuple[DivergenceSums, NoMax
     log_ratio = weights.tokens.log_ratio
     # expm1 keeps what exp - 1 loses near 0; capping both terms at the same value keeps K3 from going below 0.
     k3 = torch.expm1(log_ratio.clamp(-LOG_WEIGHT_LIMIT, LOG_WEIGHT_LIMIT)) - log_ratio.clamp(max=LOG_WEIGHT_LIMIT)
-    return DivergenceSums(total(weights.tokens.valid), total(-log_ratio), total(k3)), NoMaxima()
+    return DivergenceSums(weights.counts.tokens, total(-log_ratio), total(k3)), NoMaxima()
 
 
 def divergence_compute(sums: DivergenceSums, _: NoMaxima) -> dict[str, Scalar]:

@@ -18,9 +18,8 @@ class MaskingSums(NamedTuple):
 
 def masking_update(weights: ImportanceWeights) -> tuple[MaskingSums, NoMaxima]:
     """Counts of one batch."""
-    lengths = weights.units.sequence_tokens
-    masked = weights.layout.sum(weights.outside)
-    return MaskingSums(total(lengths), total(masked), total(lengths > 0), total(masked > 0)), NoMaxima()
+    masked, counts = weights.layout.sum(weights.outside), weights.counts
+    return MaskingSums(counts.tokens, total(masked), counts.sequences, total(masked > 0)), NoMaxima()
 
 
 def masking_compute(sums: MaskingSums, _: NoMaxima) -> dict[str, Scalar]:

@@ -41,7 +41,7 @@ def perplexity_update(weights: ImportanceWeights) -> tuple[PerplexitySums, Perpl
     training, rollout = -mean(weights.tokens.old_log_prob), -mean(weights.tokens.rollout_log_prob)
     difference = -mean(weights.tokens.log_ratio)
     sums = PerplexitySums(
-        sequences=total(present),
+        sequences=weights.counts.sequences,
         training_ppl=total(_exp(training).where(present, 0.0)),
         rollout_ppl=total(_exp(rollout).where(present, 0.0)),
         training_log_ppl=total(training),

@@ -32,7 +32,7 @@ def sequence_update(weights: ImportanceWeights) -> tuple[SequenceSums, SequenceM
     present = weights.units.sequence_tokens > 0
     excess = weights.units.sequence_excess
     sums = SequenceSums(
-        sequences=total(present),
+        sequences=weights.counts.sequences,
         excess=total(excess),
         excess_squared=total(excess.square()),
         high=total((excess > weights.upper - 1.0) & present),

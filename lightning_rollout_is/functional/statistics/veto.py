@@ -18,8 +18,8 @@ class VetoSums(NamedTuple):
 
 def veto_update(weights: ImportanceWeights) -> tuple[VetoSums, NoMaxima]:
     """Counts of one batch."""
-    lengths, veto = weights.units.sequence_tokens, weights.veto
-    return VetoSums(total(lengths), total(veto.catastrophic), total(lengths > 0), total(veto.vetoed)), NoMaxima()
+    counts, veto = weights.counts, weights.veto
+    return VetoSums(counts.tokens, total(veto.catastrophic), counts.sequences, total(veto.vetoed)), NoMaxima()
 
 
 def veto_compute(sums: VetoSums, _: NoMaxima) -> dict[str, Scalar]:

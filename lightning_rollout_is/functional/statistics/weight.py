@@ -39,13 +39,13 @@ def weight_update(weights: ImportanceWeights) -> tuple[WeightSums, WeightMaxima]
     # Widened before it is squared: what float32 rounds off the squares would remain as a spread that is not there.
     inside = units.excess.to(accumulation_dtype(units.excess)).clamp(weights.lower - 1.0, weights.upper - 1.0)
     sums = WeightSums(
-        tokens=total(units.tokens),
+        tokens=weights.counts.tokens,
         excess=total(units.excess * units.tokens),
         bounded_excess=total(inside * units.tokens),
         bounded_excess_squared=total(inside.square() * units.tokens),
         high=total(units.share.where(bounded.high, 0.0)),
         low=total(units.share.where(bounded.low, 0.0)),
-        share=total(units.share),
+        share=weights.counts.share,
     )
     return sums, WeightMaxima(largest(units.log_weight, units.present), largest(-units.log_weight, units.present))
 
@@ -54,7 +54,7 @@ def weight_compute(sums: WeightSums, maxima: WeightMaxima) -> dict[str, Scalar]:
     r"""Mean, spread, extremes and effective sample size of the weights (specification, section 5.1).
 
     With :math:`w` clamped to [lower, upper] and :math:`u = w - 1`: :math:`\text{std}^2 = E[u^2] - E[u]^2` and
-    :math:`\text{ESS} = E[w]^2 / E[w^2]`, in (0, 1].
+    :math:`\text{ESS} = E[w]^2 / E[w^2] = E[w]^2 / (E[w]^2 + \text{std}^2)`, in (0, 1].
 
     Returns:
         ``rollout_is_mean``, ``_std``, ``_min``, ``_max``, ``_eff_sample_size``, ``_ratio_fraction_high`` and ``_low``;
@@ -67,12 +67,13 @@ def weight_compute(sums: WeightSums, maxima: WeightMaxima) -> dict[str, Scalar]:
         0.75
     """
     mean, square = sums.bounded_excess / sums.tokens, sums.bounded_excess_squared / sums.tokens
+    variance = (square - mean.square()).clamp(min=0.0)
     return {
         "rollout_is_mean": 1.0 + sums.excess / sums.tokens,
-        "rollout_is_std": (square - mean.square()).clamp(min=0.0).sqrt(),
+        "rollout_is_std": variance.sqrt(),
         "rollout_is_min": where_counted(sums.tokens, _capped_exp(-maxima.negative_log_weight)),
         "rollout_is_max": where_counted(sums.tokens, _capped_exp(maxima.log_weight)),
-        "rollout_is_eff_sample_size": (1.0 + mean).square() / (1.0 + 2.0 * mean + square),
+        "rollout_is_eff_sample_size": (1.0 + mean).square() / ((1.0 + mean).square() + variance),
         "rollout_is_ratio_fraction_high": sums.high / sums.share,
         "rollout_is_ratio_fraction_low": sums.low / sums.share,
     }
