@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from lightning_rollout_is.config import RolloutISConfig
+from lightning_rollout_is.first_look import FirstLook
 from lightning_rollout_is.functional.weights import ImportanceWeights, importance_weights
+from lightning_rollout_is.losses.per_token import mark_malformed
 from lightning_rollout_is.metrics.rollout_is import RolloutISMetrics
 from lightning_rollout_is.types import CuSeqlens, TokenFloat, TokenMask
 
@@ -41,6 +43,8 @@ class RolloutISMixin:
     """The settings, once configured."""
     rollout_is_metrics: RolloutISMetrics | None
     """The statistics since the last optimizer step, or ``None`` when the threshold is null."""
+    rollout_is_first_look: FirstLook
+    """What warns of log-probs that are valid and almost certainly not meant."""
     rollout_is_defers: bool = False
     """Whether a callback will tell all ranks of input that one of them refuses; set by the callback while it trains."""
 
@@ -48,7 +52,8 @@ class RolloutISMixin:
         """Take the settings and create the metric.
 
         Args:
-            algorithm: A :class:`RolloutISConfig`, or the ``algorithm`` block as a dict or ``DictConfig``.
+            algorithm: A :class:`RolloutISConfig`, or the ``algorithm`` block as a dict or ``DictConfig``. A module that
+                calls ``save_hyperparameters()`` takes the dict: Lightning refuses frozen dataclasses there.
             metric_kwargs: For :class:`RolloutISMetrics`. ``process_group`` names the ranks that hold different data,
                 where others hold copies of it (tensor parallelism): copies would be counted again. Under
                 ``ModelParallelStrategy`` that is ``self.device_mesh["data_parallel"].get_group()``, in
@@ -61,6 +66,7 @@ class RolloutISMixin:
         if isinstance(self, torch.nn.Module) and "_modules" not in self.__dict__:
             raise RuntimeError("configure_rollout_is was called before super().__init__(); call it after")
         self.rollout_is_config = RolloutISConfig.of(algorithm)
+        self.rollout_is_first_look = FirstLook()
         enabled = self.rollout_is_config.enabled
         self.rollout_is_metrics = RolloutISMetrics(self.rollout_is_config, **metric_kwargs) if enabled else None
 
@@ -150,6 +156,7 @@ class RolloutISMixin:
             return None
         if recording:
             metrics.update(*inputs, weights=weights)
+            self.rollout_is_first_look.at(*inputs)
         return weights
 
     def _configured(self) -> RolloutISConfig:
@@ -164,12 +171,13 @@ class RolloutISMixin:
         """Validation and the sanity check must not enter the statistics of a training step."""
         # Not `self.trainer`, which raises in a loop of the user's own, and stops torch.compile.
         trainer: Any = getattr(self, "_trainer", None)
-        return trainer is None or bool(getattr(trainer, "training", True))
+        # Not `trainer.training`, which is false as well in a loop of the user's own after `fit`.
+        return not any(getattr(trainer, stage, False) for stage in ("evaluating", "predicting"))
 
 
 def _indicator(response_mask: Tensor) -> Tensor:
     dtype = response_mask.dtype if response_mask.dtype == torch.float64 else torch.float32
-    return (response_mask != 0).to(dtype)
+    return mark_malformed((response_mask != 0).to(dtype), response_mask)
 
 
 def _weights_of(inputs: tuple[Any, ...], token_loss: Tensor | None, config: RolloutISConfig) -> ImportanceWeights:

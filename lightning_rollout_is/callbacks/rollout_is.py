@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from typing import Any
 
@@ -12,8 +13,14 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_warn
 
 from lightning_rollout_is.callbacks.faults import ALL_MISSING, malformation, refusal
+from lightning_rollout_is.first_look import FirstLook
 from lightning_rollout_is.functional.statistics.faults import FaultMaxima
 from lightning_rollout_is.metrics.rollout_is import RolloutISMetrics
+
+NO_STEP_SEEN = (
+    "rollouts were recorded, and nothing was logged: under manual optimisation Lightning counts the steps of "
+    "self.optimizers() inside training_step alone; step there, with optimizers from configure_optimizers"
+)
 
 
 class RolloutISCallback(Callback):
@@ -41,6 +48,8 @@ class RolloutISCallback(Callback):
         every_n_steps: Write at every n-th optimizer step. Steps between are neither computed nor synchronised; their
             faults come out with the next point, or at the end of training.
         prefix: Put before each key instead of the metric's own ``"mismatch/"``.
+        flush_seconds: How much of the curves a killed process may lose: after a point, loggers write out what they
+            hold if that many seconds have passed since they last did.
 
     Raises:
         ValueError: ``every_n_steps`` is under 1.
@@ -48,12 +57,15 @@ class RolloutISCallback(Callback):
         MisconfigurationException: At the start of ``fit``, the module has no rollout importance sampling.
     """
 
-    def __init__(self, every_n_steps: int = 1, prefix: str | None = None) -> None:
+    def __init__(self, every_n_steps: int = 1, prefix: str | None = None, flush_seconds: float = 5.0) -> None:
         if every_n_steps < 1:
             raise ValueError(f"every_n_steps = {every_n_steps} is not allowed; allowed: 1 or more")
         self.every_n_steps = every_n_steps
         self.prefix = prefix
-        self._seen_steps = 0
+        self.flush_seconds = flush_seconds
+        self._flushed = -math.inf
+        self._step = self._first_step = self._seen_steps = 0
+        self._last_point: int | None = None
         self._window_closed = False
         self._unread = False
         self._warned: set[str] = set()
@@ -75,7 +87,8 @@ class RolloutISCallback(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin a window with nothing in it."""
-        self._seen_steps = trainer.global_step
+        self._first_step = self._seen_steps = trainer.global_step
+        self._last_point = None
         self._window_closed, self._unread = True, False
         _set_deferral(pl_module, True)
 
@@ -85,9 +98,12 @@ class RolloutISCallback(Callback):
         Only now, not when the last one was written: until here its values can still be read from the metric.
         """
         metrics = _metrics_of(pl_module)
-        if self._window_closed and metrics is not None:
+        if metrics is not None and (self._window_closed or _begins_with_no_gradient(trainer, batch_idx)):
             (metrics.reset_statistics if self._unread else metrics.reset)()
         self._window_closed, self._unread = False, True
+        self._step = _logged_step(trainer)
+        if self._last_point is None:
+            self._last_point = self._step - 1
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -97,10 +113,14 @@ class RolloutISCallback(Callback):
         if trainer.global_step == self._seen_steps or metrics is None:
             return
         self._seen_steps, self._window_closed = trainer.global_step, True
-        step = _logged_step(trainer)
-        # The same steps at which Lightning logs under `log_every_n_steps`.
-        if (step + 1) % self.every_n_steps == 0:
-            self._write(trainer, metrics, step)
+        if self._is_due():
+            self._write(trainer, metrics)
+            self._warn_once(_finding_of(pl_module))
+
+    def _is_due(self) -> bool:
+        """At Lightning's own interval, or at the first step after it: manual optimisation has batches without one."""
+        last = self._step - 1 if self._last_point is None else self._last_point
+        return (self._step + 1) // self.every_n_steps > (last + 1) // self.every_n_steps
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Bring out faults of a window that was not written."""
@@ -108,12 +128,14 @@ class RolloutISCallback(Callback):
         metrics = _metrics_of(pl_module)
         if self._unread and metrics is not None:
             self._read(metrics)
+        if metrics is not None and metrics.update_count and trainer.global_step == self._first_step:
+            self._warn_once(NO_STEP_SEEN)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Whatever the module is used for next, nobody reads its faults there."""
         _set_deferral(pl_module, False)
 
-    def _write(self, trainer: Trainer, metrics: RolloutISMetrics, step: int) -> None:
+    def _write(self, trainer: Trainer, metrics: RolloutISMetrics) -> None:
         values = self._read(metrics)
         prefix = metrics.prefix if self.prefix is None else self.prefix
         defined = {
@@ -121,11 +143,19 @@ class RolloutISCallback(Callback):
         }
         if not defined:
             return
+        self._last_point = self._step
         trainer.callback_metrics.update(
             {name: torch.tensor(value, dtype=torch.float64) for name, value in defined.items()}
         )
         for logger in trainer.loggers:
-            logger.log_metrics(defined, step=step)
+            logger.log_metrics(defined, step=self._step)
+        self._flush(trainer)
+
+    def _flush(self, trainer: Trainer) -> None:
+        if time.monotonic() - self._flushed >= self.flush_seconds:
+            for logger in trainer.loggers:
+                logger.save()
+            self._flushed = time.monotonic()
 
     def _read(self, metrics: RolloutISMetrics) -> dict[str, float]:
         """The values to write, once their faults are dealt with; the same on every rank."""
@@ -142,8 +172,8 @@ class RolloutISCallback(Callback):
             self._warn_once(ALL_MISSING)
         return values
 
-    def _warn_once(self, message: str) -> None:
-        if message not in self._warned:
+    def _warn_once(self, message: str | None) -> None:
+        if message is not None and message not in self._warned:
             self._warned.add(message)
             rank_zero_warn(message)
 
@@ -161,16 +191,30 @@ def _metrics_of(pl_module: LightningModule) -> RolloutISMetrics | None:
     return metrics
 
 
+def _finding_of(pl_module: LightningModule) -> str | None:
+    # A module may lend the metrics of one inside it, which keeps the rest.
+    look: FirstLook | None = getattr(pl_module, "rollout_is_first_look", None)
+    return None if look is None else look.finding()
+
+
 def _set_deferral(pl_module: Any, defers: bool) -> None:
     """From here on this callback tells all ranks of what one refuses, or no longer."""
     pl_module.rollout_is_defers = defers
 
 
+def _begins_with_no_gradient(trainer: Trainer, batch_idx: int) -> bool:
+    """Where Lightning itself begins a window, even if no step has closed the last one: its gradient is dropped."""
+    return trainer.lightning_module.automatic_optimization and batch_idx % trainer.accumulate_grad_batches == 0
+
+
 def _logged_step(trainer: Trainer) -> int:
-    """The x at which Lightning puts what the module logs in this batch: batches that stepped before it."""
+    """The x at which Lightning puts what the module logs in the batch that begins.
+
+    Steps before it under automatic optimisation; batches before it under manual, whatever steps in them.
+    """
     if trainer.lightning_module.automatic_optimization:
-        return trainer.global_step - 1
-    return trainer.fit_loop.total_batch_idx
+        return trainer.global_step
+    return trainer.fit_loop.epoch_loop.batch_progress.total.completed
 
 
 def _fetch(metrics: RolloutISMetrics) -> tuple[dict[str, float], set[str]]:

@@ -72,6 +72,25 @@ def test_validation_within_a_window_leaves_no_trace(tmp_path, interval):
     assert_curves_are_exact(tmp_path, [0, 1], [BATCHES[:4], BATCHES[4:]])
 
 
+class CutShort(Policy):
+    """Skips the rest of the first epoch from its fourth batch on."""
+
+    def on_train_batch_start(self, batch, batch_idx):
+        return -1 if batch_idx == 3 and self.current_epoch == 0 else None
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+def test_an_epoch_cut_short_leaves_no_gap(tmp_path, automatic):
+    fit(CutShort(automatic=automatic), BATCHES, tmp_path, max_epochs=2)
+    assert_points_follow_the_loss(tmp_path, [[batch] for batch in BATCHES[:3] + BATCHES])
+
+
+def test_an_epoch_cut_short_within_a_window_carries_nothing_over(tmp_path):
+    # Lightning drops the gradient of the third batch, whose window no step has closed.
+    fit(CutShort(), BATCHES, tmp_path, max_epochs=2, accumulate_grad_batches=2)
+    assert_points_follow_the_loss(tmp_path, [BATCHES[:2], BATCHES[:2], BATCHES[2:4], BATCHES[4:]])
+
+
 def test_two_losses_of_one_step_are_one_batch(tmp_path):
     class TwoHeads(Policy):
         def training_step(self, batch, batch_idx):

@@ -54,6 +54,14 @@ def test_other_stages_record_nothing_before_and_after_training(tmp_path):
     assert module.rollout_is_metrics.compute() == last_step
 
 
+def test_a_loop_of_the_users_own_after_fit_is_recorded(tmp_path):
+    module = Policy()
+    fit(module, BATCHES, tmp_path)
+    module.rollout_is_metrics.reset()
+    module.weighted_loss(POISON)
+    assert module.rollout_is_metrics.update_count == 1
+
+
 def test_two_callbacks_keep_apart_where_checkpoints_are_on(tmp_path):
     callbacks = [
         RolloutISCallback(),

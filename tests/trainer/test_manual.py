@@ -1,10 +1,12 @@
 """Manual optimisation: windows are what the user's own optimizer steps make them."""
 
+import pytest
 import torch
 
+from lightning_rollout_is import RolloutISCallback
 from tests.trainer.exact import assert_curves_are_exact, assert_points_follow_the_loss
 from tests.trainer.policy import Policy, rollout_batch
-from tests.trainer.runs import fit
+from tests.trainer.runs import curves, fit
 
 BATCHES = [rollout_batch(seed, rows=2 + seed % 3) for seed in range(4)]
 
@@ -78,3 +80,34 @@ def test_the_critic_on_the_same_batch_adds_no_point(tmp_path):
 
     fit(Both(), BATCHES, tmp_path, max_epochs=2)
     assert_points_follow_the_loss(tmp_path, [[batch] for batch in BATCHES] * 2)
+
+
+def test_an_interval_that_the_actors_steps_never_meet_still_writes(tmp_path):
+    fit(ActorAndCritic(), BATCHES, tmp_path, max_epochs=2, callbacks=[RolloutISCallback(every_n_steps=2)])
+    steps = [step for step, _ in curves(tmp_path)["mismatch/mismatch_kl"]]
+    assert steps
+    assert_curves_are_exact(tmp_path, steps, [[BATCHES[step % 4]] for step in steps])
+
+
+class StepsOfItsOwn(Policy):
+    def training_step(self, batch, batch_idx):
+        self.manual_backward(self.loss_of(batch))
+        optimizer = self.optimizers(use_pl_optimizer=False)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+class StepsAfterwards(Policy):
+    def training_step(self, batch, batch_idx):
+        self.manual_backward(self.loss_of(batch))
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.optimizers().step()
+        self.optimizers().zero_grad()
+
+
+@pytest.mark.parametrize("policy", [StepsOfItsOwn, StepsAfterwards])
+def test_steps_that_lightning_does_not_count_are_said(tmp_path, policy):
+    with pytest.warns(UserWarning, match=r"nothing was logged.*inside training_step"):
+        fit(policy(automatic=False), BATCHES, tmp_path)
+    assert "mismatch/mismatch_kl" not in curves(tmp_path)

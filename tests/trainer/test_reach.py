@@ -2,6 +2,7 @@
 
 import csv
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -124,8 +125,10 @@ def test_an_interval_below_one_is_refused(every):
 
 @pytest.mark.parametrize("precision", ["32-true", "16-true", "bf16-true", "bf16-mixed", "64-true"])
 def test_precision_of_the_module_leaves_the_statistics_exact(tmp_path, precision):
-    fit(Policy(), BATCHES, tmp_path, precision=precision, accumulate_grad_batches=2)
-    # Lightning casts the batch as well where the whole module is of low precision.
+    # Lightning casts the batch as well where the whole module is of low precision, and that costs: it is said.
     dtype = {"16-true": torch.float16, "bf16-true": torch.bfloat16}.get(precision, torch.float32)
+    rounded = pytest.warns(UserWarning, match=f"_log_prob is {dtype}, which rounds")
+    with nullcontext() if dtype == torch.float32 else rounded:
+        fit(Policy(), BATCHES, tmp_path, precision=precision, accumulate_grad_batches=2)
     seen = [{k: v.to(dtype) if v.is_floating_point() else v for k, v in batch.items()} for batch in BATCHES]
     assert_points_follow_the_loss(tmp_path, [seen[:2], seen[2:]])
