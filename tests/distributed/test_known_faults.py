@@ -28,6 +28,16 @@ def together(ranks, *shares, config=WIDE):
     return {name.removeprefix("mismatch/"): value for name, value in found[0].items()}
 
 
+def computed_with_null_hooks(rank, group, config, shares):
+    return computed(rank, group, config, shares, dist_sync_fn=None, distributed_available_fn=None)
+
+
+def test_hooks_given_as_null_synchronise_like_the_default_ones(ranks):
+    shares = [BATCHES[:1], BATCHES[1:]]
+    found = ranks.call(computed_with_null_hooks, WIDE, shares, world=2)
+    assert [repr(values) for values in found] == [repr(ranks.call(computed, WIDE, shares, world=2)[0])] * 2
+
+
 @pytest.mark.parametrize("third", [[], [[]]], ids=["two ranks", "and an empty one"])
 def test_standard_deviation_has_the_part_between_ranks(ranks, third):
     values = together(ranks, [weighing([1.0], [1.0])], [weighing([3.0], [3.0])], *third)
