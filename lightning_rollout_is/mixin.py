@@ -12,7 +12,6 @@ from torch import Tensor
 from lightning_rollout_is.config import RolloutISConfig
 from lightning_rollout_is.first_look import FirstLook
 from lightning_rollout_is.functional.weights import ImportanceWeights, importance_weights
-from lightning_rollout_is.losses.per_token import mark_malformed
 from lightning_rollout_is.metrics.rollout_is import RolloutISMetrics
 from lightning_rollout_is.types import CuSeqlens, TokenFloat, TokenMask
 
@@ -25,7 +24,9 @@ class RolloutISMixin:
     """Adds rollout importance sampling to a ``LightningModule``, on either side of it in the base-class list.
 
     Call :meth:`configure_rollout_is` in ``__init__`` after ``super().__init__()``, and :meth:`rollout_is_loss` in
-    ``training_step``, under automatic or manual optimisation. :class:`RolloutISCallback` does the logging.
+    ``training_step``, under automatic or manual optimisation. :class:`RolloutISCallback` does the logging. Where an
+    optimizer runs the step several times (LBFGS), its batch is recorded as often: means and fractions stay right,
+    ``rollout_is_seq_std`` takes the copies for more sequences.
 
     Example:
         >>> import torch, lightning
@@ -176,8 +177,9 @@ class RolloutISMixin:
 
 
 def _indicator(response_mask: Tensor) -> Tensor:
+    """Leaves a loss as it is, malformed mask or not: who only monitors must not lose a run by it."""
     dtype = response_mask.dtype if response_mask.dtype == torch.float64 else torch.float32
-    return mark_malformed((response_mask != 0).to(dtype), response_mask)
+    return (response_mask != 0).to(dtype)
 
 
 def _weights_of(inputs: tuple[Any, ...], token_loss: Tensor | None, config: RolloutISConfig) -> ImportanceWeights:

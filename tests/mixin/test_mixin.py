@@ -42,6 +42,13 @@ def test_monitor_and_off_leave_the_loss_alone():
         assert torch.equal(Policy(algorithm).rollout_is_weights(*INPUTS), BATCH["response_mask"].float())
 
 
+def test_a_malformed_mask_does_not_touch_a_loss_that_is_only_monitored():
+    mask = BATCH["response_mask"] * 0.5
+    module = Policy(MONITOR)
+    assert torch.equal(module.rollout_is_weights(*INPUTS[:2], mask), BATCH["response_mask"].float())
+    assert module.rollout_is_metrics.compute()["mismatch/mismatch_kl"].isnan()
+
+
 def test_monitor_records_and_off_does_not():
     monitor, off = Policy(MONITOR), Policy(OFF)
     for module in (monitor, off):

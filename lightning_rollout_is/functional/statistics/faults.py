@@ -37,8 +37,7 @@ def fault_update(weights: ImportanceWeights) -> tuple[NoSums, FaultMaxima]:
         >>> fault_update(weights)[1].malformed_mask
         tensor(1., dtype=torch.float64)
     """
-    # A log ratio is NaN exactly where the mask is neither 0 nor 1.
-    malformed = total(weights.tokens.log_ratio.isnan()).sign()
+    malformed = total(weights.tokens.flaw.isnan())
     none = malformed.new_zeros(())
     unfit = total(~weights.layout.faithful) if isinstance(weights.layout, PackedLayout) else none
     return NoSums(), FaultMaxima(none, none, none, malformed, unfit)
