@@ -75,7 +75,7 @@ class RolloutISConfig:
 
     @classmethod
     def of(cls, algorithm: RolloutISConfig | Mapping[Any, Any]) -> RolloutISConfig:
-        """The configuration itself, or one read :meth:`from_mapping`."""
+        """The configuration itself, or one read by :meth:`from_mapping`."""
         return algorithm if isinstance(algorithm, cls) else cls.from_mapping(cast(Mapping[Any, Any], algorithm))
 
     @classmethod

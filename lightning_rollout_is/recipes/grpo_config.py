@@ -13,6 +13,9 @@ from lightning_rollout_is.recipes.sampling import GroupSampler
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+GRPO_ALONE = {"adv_estimator": "grpo", "use_kl_in_reward": False, "use_pf_ppo": False}
+"""Keys of verl's ``algorithm`` block that choose another algorithm, and the one value that is implemented here."""
+
 
 def grpo_from_config(cfg: DictConfig) -> GRPOModule:
     """Build the policy, the engine, the task and the module.
@@ -26,6 +29,7 @@ def grpo_from_config(cfg: DictConfig) -> GRPOModule:
     """
     rollout, algorithm = cfg.actor_rollout_ref.rollout, cfg.algorithm
     config = RolloutISConfig.from_mapping(cfg)
+    _require_grpo(algorithm)
     sampler = GroupSampler(
         instantiate(rollout.engine),
         instantiate(cfg.task),
@@ -43,3 +47,9 @@ def grpo_from_config(cfg: DictConfig) -> GRPOModule:
         seed=cfg.seed,
         **actor,
     )
+
+
+def _require_grpo(algorithm: DictConfig) -> None:
+    for key, value in GRPO_ALONE.items():
+        if algorithm.get(key, value) != value:
+            raise ValueError(f"algorithm.{key} = {algorithm[key]!r} is not implemented here; allowed: {value!r}")

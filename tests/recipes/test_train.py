@@ -103,3 +103,16 @@ def test_every_key_reaches_the_module():
     assert module.rollout_is_config.upper == 3.0
     assert module.configure_optimizers().defaults["lr"] == 0.5
     assert module.configure_optimizers().defaults["weight_decay"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"), [("adv_estimator=gae", "'gae'"), ("use_kl_in_reward=true", "True"), ("use_pf_ppo=true", "True")]
+)
+def test_another_algorithm_of_verl_is_refused_rather_than_ignored(key, shown):
+    name = key.split("=")[0]
+    with pytest.raises(ValueError, match=rf"algorithm\.{name} = {shown} is not implemented here; allowed: "):
+        grpo_from_config(compose(f"algorithm.{key}"))
+
+
+def test_what_is_implemented_may_be_spelt_out():
+    grpo_from_config(compose("algorithm.adv_estimator=grpo", "algorithm.use_kl_in_reward=false", "algorithm.gamma=1.0"))
