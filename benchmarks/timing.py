@@ -1,0 +1,72 @@
+"""Times of functions that take turns, so that whatever else the machine does falls on all of them alike."""
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin while they wait would be measured as work
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One line of the table of results."""
+
+    what: str
+    """What was measured, with its shape or its setting."""
+    figure: str
+    """The figure with its unit; `not measured` where the machine lacks what it takes."""
+    target: str
+    """What was aimed at; `-` where the figure only informs."""
+    met: bool | None
+    """Whether the target is met; None where there is none or nothing was measured."""
+    note: str
+    """How it was measured, or why it falls short."""
+
+
+class Spread(NamedTuple):
+    """Median and quartiles."""
+
+    low: float
+    middle: float
+    high: float
+
+
+def interleaved(functions: dict[str, Callable[[], object]], rounds: int, warmup: int = 2) -> dict[str, list[float]]:
+    """Seconds of each function in each round; `rounds` entries a function, in step with each other.
+
+    Every other round runs in reverse order, so that none always follows the same one. Warm-up rounds are not reported.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    names = list(functions)
+    for number in range(warmup + rounds):
+        for name in names if number % 2 == 0 else reversed(names):
+            start = time.perf_counter()
+            functions[name]()
+            elapsed = time.perf_counter() - start
+            if number >= warmup:
+                seconds[name].append(elapsed)
+    return seconds
+
+
+def median(seconds: list[float]) -> float:
+    """The middle value, which a few interrupted rounds do not move."""
+    return statistics.median(seconds)
+
+
+def spread(values: list[float]) -> Spread:
+    """Median and quartiles; of one value, that value thrice."""
+    if len(values) < 2:
+        return Spread(*(values * 3))
+    return Spread(*statistics.quantiles(values, n=4, method="inclusive"))
+
+
+def difference(longer: list[float], shorter: list[float]) -> Spread:
+    """Median and quartiles of the differences within each round: what is added, without the drift between rounds."""
+    return spread([a - b for a, b in zip(longer, shorter, strict=True)])
+
+
+def ratio(numerator: list[float], denominator: list[float]) -> Spread:
+    """Median and quartiles of the ratios within each round."""
+    return spread([a / b for a, b in zip(numerator, denominator, strict=True)])
