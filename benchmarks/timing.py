@@ -33,21 +33,34 @@ class Spread(NamedTuple):
     high: float
 
 
-def interleaved(functions: dict[str, Callable[[], object]], rounds: int, warmup: int = 2) -> dict[str, list[float]]:
+def interleaved(
+    functions: dict[str, Callable[[], object]],
+    rounds: int,
+    warmup: int = 2,
+    before: Callable[[], object] | None = None,
+) -> dict[str, list[float]]:
     """Seconds of each function in each round; `rounds` entries a function, in step with each other.
 
-    Every other round runs in reverse order, so that none always follows the same one. Warm-up rounds are not reported.
+    Every round begins with another function, and every other one runs in reverse order, so that none always follows
+    the same one. Warm-up rounds are not reported. `before` is called before each of them, outside its time.
     """
     seconds: dict[str, list[float]] = {name: [] for name in functions}
-    names = list(functions)
     for number in range(warmup + rounds):
-        for name in names if number % 2 == 0 else reversed(names):
+        for name in _order(list(functions), number):
+            if before is not None:
+                before()
             start = time.perf_counter()
             functions[name]()
             elapsed = time.perf_counter() - start
             if number >= warmup:
                 seconds[name].append(elapsed)
     return seconds
+
+
+def _order(names: list[str], number: int) -> list[str]:
+    first = number // 2 % len(names)
+    rotated = names[first:] + names[:first]
+    return rotated if number % 2 == 0 else rotated[::-1]
 
 
 def median(seconds: list[float]) -> float:

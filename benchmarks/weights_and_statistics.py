@@ -1,0 +1,193 @@
+"""Weights and all statistics of a batch: the published implementation, ours eager, ours compiled, and the limit.
+
+The limit is the time in which this machine reads both log-probs and the mask and writes the weights, 13 bytes a token,
+at the bandwidth of `torch.add(old, rollout, out=...)`, which moves 12. A sweep over 64 MiB before every call puts the
+batch out of the caches, as a training step does.
+"""
+
+from timing import Row, interleaved, median
+
+# isort: split
+import time
+from typing import NamedTuple
+
+import memory
+import torch
+from apart import apart
+from reference import version
+from torch._dynamo.utils import counters
+from workload import IMPLEMENTATIONS, LEVELS, SHAPES, Batch, batch, weighing
+
+THREADS = (1, 2)
+ROUNDS = {SHAPES[0]: 21, SHAPES[1]: 15, SHAPES[2]: 9}
+OTHER_SHAPES = ((256, 512), (64, 1024), (33, 77))
+LARGEST = SHAPES[-1]
+FASTER = {"eager": (5, 10, 12), "compiled": (12, 35, 45)}
+LIMIT_MULTIPLE = {"eager": None, "compiled": 3.0}
+PEAK_BYTES = {"reference": None, "eager": 6.0, "compiled": 4.5}
+
+
+class Measured(NamedTuple):
+    """What a process with one number of threads found, by level first."""
+
+    seconds: dict[str, dict[tuple[int, int], dict[str, list[float]]]]
+    """Of the three implementations and of `add`, by shape."""
+    compile_seconds: dict[str, float]
+    recompiles: dict[str, int]
+    syncs: dict[str, dict[str, int]]
+    peaks: dict[str, dict[str, float]]
+    """Bytes a token at the largest shape."""
+    check: float
+    """Of the memory measurement: 1 where it is right."""
+
+
+def measure(with_memory: bool) -> Measured:
+    """In the process that it is called in."""
+    found = Measured({}, {}, {}, {}, {}, memory.check() if with_memory else float("nan"))
+    for level in LEVELS:
+        functions = {name: weighing(name, level) for name in IMPLEMENTATIONS}
+        found.compile_seconds[level] = _seconds_of(functions["compiled"], batch(*SHAPES[0]))
+        found.syncs[level] = {name: _syncs(function, batch(*SHAPES[0])) for name, function in functions.items()}
+        graphs = counters["stats"]["unique_graphs"]
+        found.seconds[level] = {shape: _race(functions, batch(*shape), ROUNDS[shape]) for shape in SHAPES}
+        for shape in OTHER_SHAPES:
+            functions["compiled"](*batch(*shape))
+        found.recompiles[level] = counters["stats"]["unique_graphs"] - graphs
+        if with_memory:
+            found.peaks[level] = _peaks(functions, batch(*LARGEST))
+    return found
+
+
+def _race(functions: dict, tensors: Batch, rounds: int) -> dict[str, list[float]]:
+    out, sweep = torch.empty_like(tensors[0]), torch.zeros(64 << 20, dtype=torch.uint8)
+    calls = {name: lambda function=function: function(*tensors) for name, function in functions.items()}
+    calls["add"] = lambda: torch.add(tensors[0], tensors[1], out=out)
+    return interleaved(calls, rounds, before=lambda: sweep.add_(1))
+
+
+def _seconds_of(function, tensors: Batch) -> float:
+    start = time.perf_counter()
+    function(*tensors)
+    return time.perf_counter() - start
+
+
+def _syncs(function, tensors: Batch) -> int:
+    """Reads of a value by the host, which on a GPU wait for it; the profiler sees those of compiled code, too."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        function(*tensors)
+    return sum(event.count for event in profile.key_averages() if event.key == "aten::_local_scalar_dense")
+
+
+def _peaks(functions: dict, tensors: Batch) -> dict[str, float]:
+    tokens = tensors[0].numel()
+    return {name: memory.peak_extra_bytes(lambda f=f: f(*tensors)) / tokens for name, f in functions.items()}
+
+
+def rows() -> list[Row]:
+    found = {threads: apart(measure, threads == 1 and memory.measurable(), threads=threads) for threads in THREADS}
+    return [
+        *(row for threads in THREADS for row in _speed_rows(threads, found[threads])),
+        *_memory_rows(found[1]),
+        *_sync_rows(found[1]),
+        *_compile_rows(found[1]),
+    ]
+
+
+def _speed_rows(threads: int, found: Measured) -> list[Row]:
+    suffix = f"{threads} thread{'s' * (threads > 1)}"
+    return [
+        *(_faster_row(name, number, suffix, found) for name in FASTER for number in range(len(SHAPES))),
+        *(_limit_row(name, suffix, found) for name in IMPLEMENTATIONS),
+        *(_token_row(name, suffix, found) for name in (*IMPLEMENTATIONS, "add")),
+    ]
+
+
+def _faster_row(name: str, number: int, suffix: str, found: Measured) -> Row:
+    shape, target = SHAPES[number], FASTER[name][number]
+    times = [found.seconds[level][shape] for level in LEVELS]
+    faster = [median(time["reference"]) / median(time[name]) for time in times]
+    return Row(
+        f"weights and statistics, {name}, {shape}, {suffix}: times faster than verl {version()}",
+        _levels(faster, "{:.1f}x"),
+        f">= {target}x",
+        min(faster) >= target,
+        f"reference {_levels([median(time['reference']) * 1e3 for time in times], '{:.3g}')} ms",
+    )
+
+
+def _limit_row(name: str, suffix: str, found: Measured) -> Row:
+    times = [found.seconds[level][LARGEST] for level in LEVELS]
+    multiples = [median(time[name]) / (median(time["add"]) * 13 / 12) for time in times]
+    target = LIMIT_MULTIPLE.get(name)
+    return Row(
+        f"weights and statistics, {name}, {LARGEST}, {suffix}: times the limit",
+        _levels(multiples, "{:.1f}x"),
+        "-" if target is None else f"<= {target:g}x",
+        None if target is None else max(multiples) <= target,
+        f"limit {_levels([_nanoseconds(time, 'add') * 13 / 12 for time in times], '{:.2f}')} ns a token",
+    )
+
+
+def _token_row(name: str, suffix: str, found: Measured) -> Row:
+    times = [found.seconds[level][LARGEST] for level in LEVELS]
+    figure = _levels([_nanoseconds(time, name) for time in times], "{:.2f}")
+    what = "torch.add(old, rollout, out=...)" if name == "add" else f"weights and statistics, {name}"
+    return Row(f"{what}, {LARGEST}, {suffix}: ns a token", figure, "-", None, "")
+
+
+def _nanoseconds(times: dict[str, list[float]], name: str) -> float:
+    return median(times[name]) / (LARGEST[0] * LARGEST[1]) * 1e9
+
+
+def _memory_rows(found: Measured) -> list[Row]:
+    return [_memory_row(name, target, found) for name, target in PEAK_BYTES.items()]
+
+
+def _memory_row(name: str, target: float | None, found: Measured) -> Row:
+    what = f"weights and statistics, {name}, {LARGEST}: peak extra memory, bytes a token"
+    goal = "-" if target is None else f"<= {target:g}"
+    if not found.peaks:
+        return Row(what, "not measured", goal, None, "needs Linux's record of the highest resident size")
+    peaks = [found.peaks[level][name] for level in LEVELS]
+    note = f"highest resident size, weights included; a known 64 MiB allocation measures {found.check:.3f} of its size"
+    return Row(what, _levels(peaks, "{:.1f}"), goal, None if target is None else max(peaks) <= target, note)
+
+
+def _sync_rows(found: Measured) -> list[Row]:
+    return [_sync_row(name, found) for name in IMPLEMENTATIONS]
+
+
+def _sync_row(name: str, found: Measured) -> Row:
+    counts = [found.syncs[level][name] for level in LEVELS]
+    ours = name != "reference"
+    return Row(
+        f"weights and statistics, {name}: host syncs a call",
+        _levels(counts, "{}"),
+        "0" if ours else "-",
+        max(counts) == 0 if ours else None,
+        "aten::_local_scalar_dense in the profiler",
+    )
+
+
+def _compile_rows(found: Measured) -> list[Row]:
+    seconds = [found.compile_seconds[level] for level in LEVELS]
+    counts = [found.recompiles[level] for level in LEVELS]
+    shapes = len(SHAPES) + len(OTHER_SHAPES)
+    return [
+        Row("first compiled call, empty cache: seconds", _levels(seconds, "{:.1f}"), "-", None, "one thread"),
+        Row(f"recompiles over {shapes} shapes", _levels(counts, "{}"), "0", max(counts) == 0, "batch and length vary"),
+    ]
+
+
+def _levels(values: list, form: str) -> str:
+    """Token, sequence and geometric level in one cell."""
+    return " / ".join(form.format(value) for value in values)
+
+
+def main():
+    for row in rows():
+        print(*row, sep=" | ")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""What is measured: batches of log-probs, and the three ways of weighing them."""
+
+import timing  # noqa: F401  (sets how threads wait, before torch is imported)
+
+# isort: split
+from collections.abc import Callable
+
+import torch
+from reference import reference
+
+from lightning_rollout_is import RolloutISConfig, RolloutISMetrics
+
+LEVELS = ("token", "sequence", "geometric")
+THRESHOLDS = {"token": 2.0, "sequence": 5.0, "geometric": 1.001}
+SHAPES = ((64, 512), (256, 1024), (512, 4096))
+IMPLEMENTATIONS = ("reference", "eager", "compiled")
+
+Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def batch(rows: int, length: int, device: str = "cpu") -> Batch:
+    """Log-probs of both policies, 0.05 nats apart, and a bool mask that ends each row in its second half."""
+    generator = torch.Generator().manual_seed(0)
+    rollout = -3 * torch.rand(rows, length, generator=generator)
+    old = rollout + 0.05 * torch.randn(rows, length, generator=generator)
+    lengths = torch.randint(length // 2, length + 1, (rows, 1), generator=generator)
+    mask = torch.arange(length) < lengths
+    return old.to(device), rollout.to(device), mask.to(device)
+
+
+def config(level: str) -> RolloutISConfig:
+    return RolloutISConfig(rollout_is_level=level, rollout_is_threshold=THRESHOLDS[level], rollout_is=True)
+
+
+def weighing(name: str, level: str, device: str = "cpu") -> Callable[..., object]:
+    """Weights and all statistics of a batch, by one of the three."""
+    if name != "reference":
+        return _ours(name, level, device)
+    published, threshold = reference(), THRESHOLDS[level]
+    return lambda *tensors: published(*tensors, rollout_is_level=level, rollout_is_threshold=threshold)
+
+
+def _ours(name: str, level: str, device: str) -> Callable[..., object]:
+    try:
+        return RolloutISMetrics(config(level), compile=name == "compiled").to(device).weigh
+    except (TypeError, ValueError, AttributeError):
+        return _fallback(name, level, device)
+
+
+def _fallback(name, level, device):
+    from lightning_rollout_is import importance_weights
+
+    metrics = RolloutISMetrics(config(level)).to(device)
+    options = metrics.config.weight_options
+
+    def both(*tensors):
+        w = importance_weights(*tensors, **options)
+        return w.weight, metrics.packing.pack(w)
+
+    def eager(*tensors):
+        w = importance_weights(*tensors, **options)
+        metrics.update(*tensors, weights=w)
+        return w.weight
+
+    c = torch.compile(both, dynamic=True, fullgraph=True)
+
+    def compiled(*tensors):
+        w, p = c(*tensors)
+        metrics.packed = metrics.packing.merge(torch.stack([metrics.packed, p]))
+        return w
+
+    return eager if name == "eager" else compiled
