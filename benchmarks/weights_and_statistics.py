@@ -14,6 +14,7 @@ from typing import NamedTuple
 import memory
 import torch
 from apart import apart
+from host_syncs import host_syncs
 from reference import version
 from torch._dynamo.utils import counters
 from workload import IMPLEMENTATIONS, LEVELS, SHAPES, Batch, batch, weighing
@@ -47,7 +48,7 @@ def measure(with_memory: bool) -> Measured:
     for level in LEVELS:
         functions = {name: weighing(name, level) for name in IMPLEMENTATIONS}
         found.compile_seconds[level] = _seconds_of(functions["compiled"], batch(*SHAPES[0]))
-        found.syncs[level] = {name: _syncs(function, batch(*SHAPES[0])) for name, function in functions.items()}
+        found.syncs[level] = _syncs(functions, batch(*SHAPES[0]))
         graphs = counters["stats"]["unique_graphs"]
         found.seconds[level] = {shape: _race(functions, batch(*shape), ROUNDS[shape]) for shape in SHAPES}
         for shape in OTHER_SHAPES:
@@ -71,11 +72,8 @@ def _seconds_of(function, tensors: Batch) -> float:
     return time.perf_counter() - start
 
 
-def _syncs(function, tensors: Batch) -> int:
-    """Reads of a value by the host, which on a GPU wait for it; the profiler sees those of compiled code, too."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        function(*tensors)
-    return sum(event.count for event in profile.key_averages() if event.key == "aten::_local_scalar_dense")
+def _syncs(functions: dict, tensors: Batch) -> dict[str, int]:
+    return {name: host_syncs(lambda f=f: f(*tensors)) for name, f in functions.items()}
 
 
 def _peaks(functions: dict, tensors: Batch) -> dict[str, float]:
@@ -165,7 +163,7 @@ def _sync_row(name: str, found: Measured) -> Row:
         _levels(counts, "{}"),
         "0" if ours else "-",
         max(counts) == 0 if ours else None,
-        "aten::_local_scalar_dense in the profiler",
+        "values read on the host, as the profiler sees them",
     )
 
 
