@@ -10,9 +10,11 @@ from torch import Tensor
 
 from lightning_rollout_is.types import TokenFloat
 
-# Elements that one kernel works on. A CPU thread keeps them in its cache; a GPU needs enough to hide kernel launches.
-_BLOCK_PER_CPU_THREAD = 1 << 17
+# Elements that one kernel works on: few enough to stay in a CPU's cache from one kernel to the next, and enough that
+# starting threads, or kernels on a GPU, costs little.
+_BLOCK_PER_CPU_THREAD = 1 << 19
 _BLOCK_ON_ACCELERATOR = 1 << 23
+_SMALL_BLOCK = 1 << 20
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -68,8 +70,11 @@ def token_log_probs(
 def _gathered_log_softmax(logits: Tensor, token_ids: Tensor, temperature: float) -> Tensor:
     index, in_vocab = _column_of(token_ids, logits.shape[-1])
     log_prob = logits.new_empty((*index.shape,), dtype=_compute_dtype(logits))
+    scaled, log_softmax = _scratch(logits)
     for rows, block in _row_blocks(logits):
-        torch.gather(_scaled(block, temperature).log_softmax(-1), 1, index[rows], out=log_prob[rows])
+        out = log_softmax[: len(block)]
+        torch.log_softmax(_scaled(block, temperature, scaled), -1, out=out)
+        torch.gather(out, 1, index[rows], out=log_prob[rows])
     return log_prob.masked_fill_(~in_vocab, torch.nan).view(token_ids.shape)
 
 
@@ -81,10 +86,16 @@ def _gradient(grad: Tensor, logits: Tensor, token_ids: Tensor, log_prob: Tensor,
     grad_logits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
     grad_rows = grad_logits.view(index.shape[0], logits.shape[-1])
     minus_one = factor.new_full((1, 1), -1.0)
+    scaled, softmax = _scratch(logits)
     for rows, block in _row_blocks(logits):
-        probs = _scaled(block, temperature).softmax(-1)
-        probs.scatter_add_(1, index[rows], minus_one.expand(len(block), 1))
-        torch.mul(probs.nan_to_num_(), factor[rows], out=grad_rows[rows])
+        grad_block = grad_rows[rows]
+        # In place where the dtypes agree: the block is in the cache, and its memory is touched once.
+        out = grad_block if grad_block.dtype == softmax.dtype else softmax[: len(block)]
+        torch.softmax(_scaled(block, temperature, scaled), -1, out=out)
+        out.scatter_add_(1, index[rows], minus_one.expand(len(block), 1))
+        out.nan_to_num_().mul_(factor[rows])
+        if out is not grad_block:
+            grad_block.copy_(out)
     return grad_logits
 
 
@@ -120,17 +131,31 @@ def _column_of(token_ids: Tensor, vocab: int) -> tuple[Tensor, Tensor]:
     return ids.where(in_vocab, 0), in_vocab
 
 
-def _scaled(block: Tensor, temperature: float) -> Tensor:
-    block = block.to(_compute_dtype(block))
-    return block if temperature == 1.0 else block / temperature
+def _scaled(block: Tensor, temperature: float, scratch: Tensor) -> Tensor:
+    if temperature == 1.0 and block.dtype == scratch.dtype:
+        return block
+    scaled = scratch[: len(block)].copy_(block)
+    return scaled if temperature == 1.0 else scaled.div_(temperature)
+
+
+def _scratch(logits: Tensor) -> Tensor:
+    """Two blocks in the compute dtype: memory that every block uses again costs no page faults but the first."""
+    vocab = logits.shape[-1]
+    rows = min(max(1, _block_size(logits) // max(1, vocab)), math.prod(logits.shape[:-1]))
+    return logits.new_empty((2, rows, vocab), dtype=_compute_dtype(logits))
+
+
+def _block_size(logits: Tensor) -> int:
+    on_cpu = logits.device.type == "cpu"
+    size = _BLOCK_PER_CPU_THREAD * torch.get_num_threads() if on_cpu else _BLOCK_ON_ACCELERATOR
+    # However many threads there are, two blocks in float32 stay under a quarter of the logits in bfloat16.
+    return min(size, max(_SMALL_BLOCK, logits.numel() // 16))
 
 
 def _row_blocks(logits: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Blocks of rows, (rows, vocab), and where they are among all rows: views, or copies where they are strided."""
-    on_cpu = logits.device.type == "cpu"
-    size = _BLOCK_PER_CPU_THREAD * torch.get_num_threads() if on_cpu else _BLOCK_ON_ACCELERATOR
     start = 0
-    for block in _split(logits if logits.ndim > 1 else logits.unsqueeze(0), size):
+    for block in _split(logits if logits.ndim > 1 else logits.unsqueeze(0), _block_size(logits)):
         yield slice(start, start + block.shape[0]), block
         start += block.shape[0]
 
