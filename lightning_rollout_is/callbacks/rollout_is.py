@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import time
-import warnings
-from typing import Any
+import logging
+from collections.abc import Collection
+from typing import Any, ClassVar
 
-import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_warn
 
+from lightning_rollout_is.callbacks.curves import Curves
 from lightning_rollout_is.callbacks.faults import ALL_MISSING, malformation, refusal
+from lightning_rollout_is.callbacks.point import Point
+from lightning_rollout_is.callbacks.steps import begins_without_gradient, logged_step
+from lightning_rollout_is.callbacks.transfer import Transfer
 from lightning_rollout_is.first_look import FirstLook
-from lightning_rollout_is.functional.statistics.faults import FaultMaxima
 from lightning_rollout_is.metrics.rollout_is import RolloutISMetrics
+
+_log = logging.getLogger(__name__)
 
 NO_STEP_SEEN = (
     "rollouts were recorded, and nothing was logged: under manual optimisation Lightning counts the steps of "
@@ -35,6 +38,12 @@ class RolloutISCallback(Callback):
     would leave the others waiting for its gradient. Until then a batch that was refused adds nothing to the loss (all
     of it where ``rollout_is`` is false). Malformed values, of the mask or of ``cu_seqlens``, leave out the point at
     which they come out; they stop training where the weights are applied, and are warned of once where they are not.
+
+    On CUDA the values travel while training goes on. A point, and the faults that it brings out, then comes one
+    optimizer step late, at its own x, and ``callback_metrics`` lags by as much. The first point is written at once; so
+    is every point while a checkpoint or a learning-rate schedule of the Trainer monitors one of the keys. Whatever is
+    under way is written before validation, before a checkpoint that can be resumed from, at the end of an epoch and of
+    training, and when training fails.
 
     Keys, behind the prefix: ``rollout_is_mean``, ``_std``, ``_min``, ``_max``, ``_eff_sample_size``,
     ``_veto_fraction``, ``_catastrophic_token_fraction``, ``_ratio_fraction_high``, ``_ratio_fraction_low``,
@@ -57,15 +66,19 @@ class RolloutISCallback(Callback):
         MisconfigurationException: At the start of ``fit``, the module has no rollout importance sampling.
     """
 
+    transfer: ClassVar[type[Transfer]] = Transfer
+    """How the values get to the host."""
+
     def __init__(self, every_n_steps: int = 1, prefix: str | None = None, flush_seconds: float = 5.0) -> None:
         if every_n_steps < 1:
             raise ValueError(f"every_n_steps = {every_n_steps} is not allowed; allowed: 1 or more")
         self.every_n_steps = every_n_steps
         self.prefix = prefix
-        self.flush_seconds = flush_seconds
-        self._flushed = -math.inf
+        self._curves = Curves(flush_seconds)
         self._step = self._first_step = self._seen_steps = 0
         self._last_point: int | None = None
+        self._point: Point | None = None
+        self._keys: Collection[str] = ()
         self._window_closed = False
         self._unread = False
         self._warned: set[str] = set()
@@ -88,7 +101,8 @@ class RolloutISCallback(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin a window with nothing in it."""
         self._first_step = self._seen_steps = trainer.global_step
-        self._last_point = None
+        self._last_point = self._point = None
+        self._keys = ()
         self._window_closed, self._unread = True, False
         _set_deferral(pl_module, True)
 
@@ -98,10 +112,10 @@ class RolloutISCallback(Callback):
         Only now, not when the last one was written: until here its values can still be read from the metric.
         """
         metrics = _metrics_of(pl_module)
-        if metrics is not None and (self._window_closed or _begins_with_no_gradient(trainer, batch_idx)):
+        if metrics is not None and (self._window_closed or begins_without_gradient(trainer, batch_idx)):
             (metrics.reset_statistics if self._unread else metrics.reset)()
         self._window_closed, self._unread = False, True
-        self._step = _logged_step(trainer)
+        self._step = logged_step(trainer)
         if self._last_point is None:
             self._last_point = self._step - 1
 
@@ -113,64 +127,90 @@ class RolloutISCallback(Callback):
         if trainer.global_step == self._seen_steps or metrics is None:
             return
         self._seen_steps, self._window_closed = trainer.global_step, True
-        if self._is_due():
-            self._write(trainer, metrics)
-            self._warn_once(_finding_of(pl_module))
+        self._write(trainer)
+        if not self._is_due():
+            return
+        self._point = self._take(metrics)
+        if not self._point.under_way or self._is_awaited(trainer):
+            self._write(trainer)
+        self._warn_once(_finding_of(pl_module))
 
     def _is_due(self) -> bool:
         """At Lightning's own interval, or at the first step after it: manual optimisation has batches without one."""
         last = self._step - 1 if self._last_point is None else self._last_point
         return (self._step + 1) // self.every_n_steps > (last + 1) // self.every_n_steps
 
+    def _is_awaited(self, trainer: Trainer) -> bool:
+        """Whether something may look at the values at this very step, by what only the first point tells."""
+        monitors = [*trainer.checkpoint_callbacks, *trainer.lr_scheduler_configs]
+        return not self._keys or any(getattr(each, "monitor", None) in self._keys for each in monitors)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write what is under way: callbacks decide by it when validation ends."""
+        self._write(trainer)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write what is under way: callbacks decide by it in this hook, after this one."""
+        self._write(trainer)
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Write what is under way: a run that goes on from here would not, and faults must not be saved."""
+        self._write(trainer)
+
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Bring out faults of a window that was not written."""
+        """Write what is under way, and bring out faults of a window that was not written."""
         _set_deferral(pl_module, False)
+        self._write(trainer)
         metrics = _metrics_of(pl_module)
         if self._unread and metrics is not None:
-            self._read(metrics)
+            self._sound_values(self._take(metrics))
         if metrics is not None and metrics.update_count and trainer.global_step == self._first_step:
             self._warn_once(NO_STEP_SEEN)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Whatever the module is used for next, nobody reads its faults there."""
+        """Write what is under way. Whatever the module is used for next, nobody reads its faults there."""
         _set_deferral(pl_module, False)
+        try:
+            self._write(trainer)
+        except Exception as error:
+            # Raised, it would hide what has ended training.
+            _log.error("the last mismatch statistics were not written: %s", error)
+        finally:
+            self._point = None
 
-    def _write(self, trainer: Trainer, metrics: RolloutISMetrics) -> None:
-        values = self._read(metrics)
-        prefix = metrics.prefix if self.prefix is None else self.prefix
-        defined = {
-            prefix + name.removeprefix(metrics.prefix): value for name, value in values.items() if math.isfinite(value)
-        }
-        if not defined:
-            return
-        self._last_point = self._step
-        trainer.callback_metrics.update(
-            {name: torch.tensor(value, dtype=torch.float64) for name, value in defined.items()}
-        )
-        for logger in trainer.loggers:
-            logger.log_metrics(defined, step=self._step)
-        self._flush(trainer)
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Write what is under way: the tuner of Lightning leaves training by this hook alone."""
+        self._write(trainer)
 
-    def _flush(self, trainer: Trainer) -> None:
-        if time.monotonic() - self._flushed >= self.flush_seconds:
-            for logger in trainer.loggers:
-                logger.save()
-            self._flushed = time.monotonic()
-
-    def _read(self, metrics: RolloutISMetrics) -> dict[str, float]:
-        """The values to write, once their faults are dealt with; the same on every rank."""
-        values, found = _fetch(metrics)
+    def _take(self, metrics: RolloutISMetrics) -> Point:
         self._unread = False
-        refused = refusal(found, metrics.config)
+        return Point(metrics, self._step, self.transfer)
+
+    def _write(self, trainer: Trainer) -> None:
+        """Write the point that is under way, if there is one."""
+        point = self._point
+        if point is None:
+            return
+        values = self._sound_values(point)
+        if self._curves.add(trainer, values, point.step):
+            self._last_point, self._keys = point.step, values.keys()
+
+    def _sound_values(self, point: Point) -> dict[str, float]:
+        """The values by the keys to write them under, once their faults are dealt with; the same on every rank."""
+        values, found = point.read()
+        self._point = None  # not before: an interrupt while the values are awaited must not lose them
+        refused = refusal(found, point.metrics.config)
         if refused is not None:
             raise ValueError(refused)
         malformed = malformation(found)
         if malformed is not None:
             self._warn_once(f"{malformed}. The mismatch statistics of such a step mean nothing and are not written")
             return {}
-        if values[f"{metrics.prefix}rollout_is_missing_fraction"] == 1.0:
+        own = point.metrics.prefix
+        if values[f"{own}rollout_is_missing_fraction"] == 1.0:
             self._warn_once(ALL_MISSING)
-        return values
+        prefix = own if self.prefix is None else self.prefix
+        return {prefix + name.removeprefix(own): value for name, value in values.items()}
 
     def _warn_once(self, message: str | None) -> None:
         if message is not None and message not in self._warned:
@@ -200,29 +240,3 @@ def _finding_of(pl_module: LightningModule) -> str | None:
 def _set_deferral(pl_module: Any, defers: bool) -> None:
     """From here on this callback tells all ranks of what one refuses, or no longer."""
     pl_module.rollout_is_defers = defers
-
-
-def _begins_with_no_gradient(trainer: Trainer, batch_idx: int) -> bool:
-    """Where Lightning itself begins a window, even if no step has closed the last one: its gradient is dropped."""
-    return trainer.lightning_module.automatic_optimization and batch_idx % trainer.accumulate_grad_batches == 0
-
-
-def _logged_step(trainer: Trainer) -> int:
-    """The x at which Lightning puts what the module logs in the batch that begins.
-
-    Steps before it under automatic optimisation; batches before it under manual, whatever steps in them.
-    """
-    if trainer.lightning_module.automatic_optimization:
-        return trainer.global_step
-    return trainer.fit_loop.epoch_loop.batch_progress.total.completed
-
-
-def _fetch(metrics: RolloutISMetrics) -> tuple[dict[str, float], set[str]]:
-    """All values, and what was wrong with the data of any rank: on every rank, one collective and one copy."""
-    with warnings.catch_warnings():
-        # A rank may have no data in a window; its share is the neutral element.
-        warnings.filterwarnings("ignore", message=".*was called before the ``update`` method")
-        values = metrics.compute()
-    numbers = torch.cat([torch.stack(list(values.values())), metrics.faults]).tolist()
-    faults = zip(FaultMaxima._fields, numbers[len(values) :], strict=True)
-    return dict(zip(values, numbers, strict=False)), {fault for fault, seen in faults if seen > 0}

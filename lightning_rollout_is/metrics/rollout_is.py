@@ -49,13 +49,39 @@ class RolloutISMetrics(PackedMetric):
         config = RolloutISConfig.of(config)
         super().__init__(config, _statistics_of(config), **torchmetrics_kwargs)
         self.prefix = prefix
-        self.faults = self.packed[self._fault_entries]
+        self.faults = self.faults_of(self.packed)
+        self._merged: tuple[Tensor, Tensor] | None = None
 
     def compute(self) -> dict[str, Tensor]:
         """Every value under its prefixed name; on several ranks, call it on all of them."""
         # Once this returns, torchmetrics has put the vector of this rank alone back into its place.
-        self.faults = self.packed[self._fault_entries]
-        return {f"{self.prefix}{name}": value for name, value in self.values().items()}
+        self.faults = self.faults_of(self.packed)
+        return self.named(self.packed)
+
+    def merged(self) -> Tensor:
+        """The packed vector of all ranks, on the device; on several ranks, call it on all of them.
+
+        One collective, and none if nothing was recorded or reset since the last call.
+
+        Example:
+            >>> metrics = RolloutISMetrics(RolloutISConfig(rollout_is_threshold=2.0))
+            >>> metrics.named(metrics.merged())["mismatch/rollout_is_missing_fraction"].isnan().item()
+            True
+        """
+        if self._merged is None or self._merged[0] is not self.packed:
+            with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self.sync_on_compute):
+                merged = self.packed
+            # Every update and reset puts a new vector in place of this rank's own.
+            self._merged = self.packed, merged
+        return self._merged[1]
+
+    def named(self, vector: Tensor) -> dict[str, Tensor]:
+        """Every value of a packed vector under its prefixed name, on the device of the vector."""
+        return {f"{self.prefix}{name}": value for name, value in self.packing.compute(vector).items()}
+
+    def faults_of(self, vector: Tensor) -> Tensor:
+        """The :class:`FaultMaxima` of a packed vector."""
+        return vector[self._fault_entries]
 
     def record_fault(self, fault: str) -> None:
         """Note that a batch was refused, so that all ranks learn of it with the next ``compute()``.
