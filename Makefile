@@ -45,5 +45,11 @@ lint: $(READY)  ## check style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY)  ## measure what the plugin costs, side by side with the same work without it
-	$(BIN)/python benchmarks/step_overhead.py
+BENCH_READY := $(VENV)/.bench-ready
+
+$(BENCH_READY): $(READY)
+	$(BIN)/python -m pip install -q -c constraints.txt --no-deps verl
+	touch $@
+
+bench: $(BENCH_READY)  ## measure what the plugin costs, side by side with the published implementation: benchmarks/RESULTS.md
+	$(BIN)/python benchmarks

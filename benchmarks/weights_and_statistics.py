@@ -17,7 +17,7 @@ from apart import apart
 from host_syncs import host_syncs
 from reference import version
 from torch._dynamo.utils import counters
-from workload import IMPLEMENTATIONS, LEVELS, SHAPES, Batch, batch, weighing
+from workload import IMPLEMENTATIONS, LEVELS, SHAPES, Batch, batch, by_level, weighing
 
 THREADS = (1, 2)
 ROUNDS = {SHAPES[0]: 21, SHAPES[1]: 15, SHAPES[2]: 9}
@@ -106,10 +106,10 @@ def _faster_row(name: str, number: int, suffix: str, found: Measured) -> Row:
     faster = [median(time["reference"]) / median(time[name]) for time in times]
     return Row(
         f"weights and statistics, {name}, {shape}, {suffix}: times faster than verl {version()}",
-        _levels(faster, "{:.1f}x"),
+        by_level(faster, "{:.1f}x"),
         f">= {target}x",
         min(faster) >= target,
-        f"reference {_levels([median(time['reference']) * 1e3 for time in times], '{:.3g}')} ms",
+        f"reference {by_level([median(time['reference']) * 1e3 for time in times], '{:.3g}')} ms",
     )
 
 
@@ -119,16 +119,16 @@ def _limit_row(name: str, suffix: str, found: Measured) -> Row:
     target = LIMIT_MULTIPLE.get(name)
     return Row(
         f"weights and statistics, {name}, {LARGEST}, {suffix}: times the limit",
-        _levels(multiples, "{:.1f}x"),
+        by_level(multiples, "{:.1f}x"),
         "-" if target is None else f"<= {target:g}x",
         None if target is None else max(multiples) <= target,
-        f"limit {_levels([_nanoseconds(time, 'add') * 13 / 12 for time in times], '{:.2f}')} ns a token",
+        f"limit {by_level([_nanoseconds(time, 'add') * 13 / 12 for time in times], '{:.2f}')} ns a token",
     )
 
 
 def _token_row(name: str, suffix: str, found: Measured) -> Row:
     times = [found.seconds[level][LARGEST] for level in LEVELS]
-    figure = _levels([_nanoseconds(time, name) for time in times], "{:.2f}")
+    figure = by_level([_nanoseconds(time, name) for time in times], "{:.2f}")
     what = "torch.add(old, rollout, out=...)" if name == "add" else f"weights and statistics, {name}"
     return Row(f"{what}, {LARGEST}, {suffix}: ns a token", figure, "-", None, "")
 
@@ -148,7 +148,7 @@ def _memory_row(name: str, target: float | None, found: Measured) -> Row:
         return Row(what, "not measured", goal, None, "needs Linux's record of the highest resident size")
     peaks = [found.peaks[level][name] for level in LEVELS]
     note = f"highest resident size, weights included; a known 64 MiB allocation measures {found.check:.3f} of its size"
-    return Row(what, _levels(peaks, "{:.1f}"), goal, None if target is None else max(peaks) <= target, note)
+    return Row(what, by_level(peaks, "{:.1f}"), goal, None if target is None else max(peaks) <= target, note)
 
 
 def _sync_rows(found: Measured) -> list[Row]:
@@ -160,7 +160,7 @@ def _sync_row(name: str, found: Measured) -> Row:
     ours = name != "reference"
     return Row(
         f"weights and statistics, {name}: host syncs a call",
-        _levels(counts, "{}"),
+        by_level(counts, "{}"),
         "0" if ours else "-",
         max(counts) == 0 if ours else None,
         "values read on the host, as the profiler sees them",
@@ -172,14 +172,9 @@ def _compile_rows(found: Measured) -> list[Row]:
     counts = [found.recompiles[level] for level in LEVELS]
     shapes = len(SHAPES) + len(OTHER_SHAPES)
     return [
-        Row("first compiled call, empty cache: seconds", _levels(seconds, "{:.1f}"), "-", None, "one thread"),
-        Row(f"recompiles over {shapes} shapes", _levels(counts, "{}"), "0", max(counts) == 0, "batch and length vary"),
+        Row("first compiled call, empty cache: seconds", by_level(seconds, "{:.1f}"), "-", None, "one thread"),
+        Row(f"recompiles over {shapes} shapes", by_level(counts, "{}"), "0", max(counts) == 0, "batch and length vary"),
     ]
-
-
-def _levels(values: list, form: str) -> str:
-    """Token, sequence and geometric level in one cell."""
-    return " / ".join(form.format(value) for value in values)
 
 
 def main():

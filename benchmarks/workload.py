@@ -32,6 +32,11 @@ def config(level: str) -> RolloutISConfig:
     return RolloutISConfig(rollout_is_level=level, rollout_is_threshold=THRESHOLDS[level], rollout_is=True)
 
 
+def by_level(values: list, form: str) -> str:
+    """Token, sequence and geometric level in one cell."""
+    return " / ".join(form.format(value) for value in values)
+
+
 def weighing(name: str, level: str, device: str = "cpu") -> Callable[..., object]:
     """Weights and all statistics of a batch, by one of the three."""
     if name != "reference":
