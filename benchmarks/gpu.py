@@ -9,11 +9,10 @@ from typing import NamedTuple
 import torch
 from apart import apart
 from torch.autograd import DeviceType
-from workload import IMPLEMENTATIONS, LEVELS, SHAPES, Batch, batch, by_level, weighing
+from workload import FASTER, IMPLEMENTATIONS, LEVELS, SHAPES, Batch, batch, by_level, weighing
 
 ROUNDS = 21
 LARGEST = SHAPES[-1]
-FASTER = {"eager": (5, 10, 12), "compiled": (12, 35, 45)}
 WAITS = ("cudaStreamSynchronize", "cudaEventSynchronize")
 BYTES_A_TOKEN = 13  # two log-probs and a bool are read, a weight is written
 ABSENT = "no CUDA device here; `make bench` fills this in where there is one"

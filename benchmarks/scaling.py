@@ -73,7 +73,7 @@ def _time_rows(found: dict[int, float]) -> list[Row]:
 def _memory_row() -> Row:
     what = f"growth of the process from micro-batch {EARLY} to {MICRO_BATCHES} of one window, (8, 512) each"
     target = f"flat, <= {GROWTH_BYTES >> 20} MiB"
-    if not memory.measurable():
+    if not memory.measures_resident_size():
         return Row(what, "not measured", target, None, "needs Linux's record of resident sizes")
     grown = apart(growth, threads=1)
     return Row(what, f"{grown / 1024:.0f} KiB", target, grown <= GROWTH_BYTES, "resident size, free memory given back")

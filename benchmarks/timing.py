@@ -4,6 +4,7 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin while they wait would be measured as work
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler writes a line for each of its starts and stops
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # and one for what was allocated before it started
 
 import statistics
 import time
