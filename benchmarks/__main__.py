@@ -3,14 +3,11 @@
 from timing import Row
 
 # isort: split
-import importlib
 import sys
 import time
-import traceback
 from importlib.util import find_spec
 
 import results
-from apart import apart
 from rich.console import Console
 
 MODULES = (
@@ -25,25 +22,12 @@ MODULES = (
 )
 
 
-def rows_of(module: str) -> list[Row]:
-    return importlib.import_module(module).rows()
-
-
-def rows_or_failure(module: str) -> list[Row]:
-    """What a module finds, or one row that says why it finds nothing."""
-    try:
-        return apart(rows_of, module)
-    except Exception as error:  # the others still have something to say
-        traceback.print_exc()
-        return [Row(module, results.FAILED, "-", False, f"{type(error).__name__}: {error}".splitlines()[0])]
-
-
 def main() -> int:
     console, start = Console(), time.perf_counter()
     found: dict[str, list[Row]] = {}
     for module in filter(find_spec, MODULES):
         console.print(f"{time.perf_counter() - start:4.0f} s  {module}", highlight=False)
-        found[module] = rows_or_failure(module)
+        found[module] = results.rows_or_failure(module)
     results.show(found)
     results.write(found, time.perf_counter() - start)
     return any(row.figure == results.FAILED for rows in found.values() for row in rows)

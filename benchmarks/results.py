@@ -3,13 +3,16 @@
 from timing import Row
 
 # isort: split
+import importlib
 import os
 import platform
+import traceback
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
 import torch
+from apart import apart
 from rich.console import Console
 from rich.table import Table
 
@@ -18,6 +21,19 @@ FAILED = "failed"
 COLUMNS = ("what", "figure", "target", "", "note")
 VERDICTS = {True: "met", False: "short", None: ""}
 COLOURS = {True: "green", False: "red", None: ""}
+
+
+def rows_of(module: str) -> list[Row]:
+    return importlib.import_module(module).rows()
+
+
+def rows_or_failure(module: str) -> list[Row]:
+    """What a module finds, or one row that says why it finds nothing."""
+    try:
+        return apart(rows_of, module)
+    except Exception as error:  # the others still have something to say
+        traceback.print_exc()
+        return [Row(module, FAILED, "-", False, f"{type(error).__name__}: {error}".splitlines()[0])]
 
 
 def show(found: Mapping[str, list[Row]]) -> None:
