@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import memory
 import torch
-from apart import apart
 from torch import Tensor
 
 from lightning_rollout_is import token_log_probs
@@ -26,7 +25,7 @@ TIME, PEAK, ERROR = 0.6, 1.3, 1e-5
 class Measured(NamedTuple):
     seconds: dict[str, list[float]]
     peaks: dict[str, float]
-    """Times the size of the logits; empty where it cannot be measured."""
+    """Times the size of the logits; NaN where it cannot be measured."""
     errors: tuple[float, float]
     """Largest of the values, in nats, and of the gradient."""
 
@@ -46,12 +45,12 @@ def measure(shape: tuple[int, int], dtype: torch.dtype) -> Measured:
     functions = {"plain": gradient_of(plain), "ours": gradient_of(token_log_probs)}
     seconds = interleaved(functions, ROUNDS, warmup=1)
     size = logits.numel() * logits.element_size()
-    peaks = {name: memory.peak_extra_bytes(function, 1) / size for name, function in functions.items()}
+    peaks = {name: _peak(function) / size for name, function in functions.items()}
     return Measured(seconds, peaks, _errors(logits, token_ids, coming))
 
 
-def measure_all() -> list[Measured]:
-    return [measure(*case) for case in CASES]
+def _peak(function) -> float:
+    return memory.peak_extra_bytes(function, 1) if memory.measurable() else float("nan")
 
 
 def _errors(logits: Tensor, token_ids: Tensor, coming: Tensor) -> tuple[float, float]:
@@ -75,21 +74,20 @@ def _errors_of_rows(
 
 
 def rows() -> list[Row]:
-    found = apart(measure_all) if memory.measurable() else []
-    return [row for case, one in zip(CASES, found, strict=False) for row in _rows_of(case, one)]
+    return [row for case in CASES for row in _rows_of(*case, measure(*case))]
 
 
-def _rows_of(case: tuple[tuple[int, int], torch.dtype], found: Measured) -> list[Row]:
-    shape, dtype = case
+def _rows_of(shape: tuple[int, int], dtype: torch.dtype, found: Measured) -> list[Row]:
     name = f"token_log_probs {shape}, {str(dtype).removeprefix('torch.')}"
     plain_ms, ours_ms = (median(found.seconds[which]) * 1e3 for which in ("plain", "ours"))
     ratio, peak, error = ours_ms / plain_ms, found.peaks["ours"], max(found.errors)
     times = f"{ours_ms:.0f} against {plain_ms:.0f} ms, forward and backward, {torch.get_num_threads()} threads"
-    of_plain = f"log_softmax and gather: {found.peaks['plain']:.2f}x"
+    of_plain = f"highest resident size, gradient included; log_softmax and gather: {found.peaks['plain']:.2f}x"
     kinds = f"values {found.errors[0]:.1e} nats, gradient {found.errors[1]:.1e}"
+    figure, met = (f"{peak:.2f}x", peak <= PEAK) if memory.measurable() else ("not measured", None)
     return [
         Row(f"{name}: times log_softmax and gather", f"{ratio:.2f}x", f"<= {TIME:g}x", ratio <= TIME, times),
-        Row(f"{name}: peak memory in sizes of the logits", f"{peak:.2f}x", f"<= {PEAK:g}x", peak <= PEAK, of_plain),
+        Row(f"{name}: peak memory in sizes of the logits", figure, f"<= {PEAK:g}x", met, of_plain),
         Row(f"{name}: error against float64", f"{error:.1e}", f"<= {ERROR:.0e}", error <= ERROR, kinds),
     ]
 

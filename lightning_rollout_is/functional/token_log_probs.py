@@ -12,7 +12,7 @@ from lightning_rollout_is.types import TokenFloat
 
 # Elements that one kernel works on: few enough to stay in a CPU's cache from one kernel to the next, and enough that
 # starting threads, or kernels on a GPU, costs little.
-_BLOCK_PER_CPU_THREAD = 1 << 19
+_BLOCK_PER_CPU_THREAD = 1 << 18
 _BLOCK_ON_ACCELERATOR = 1 << 23
 _SMALL_BLOCK = 1 << 20
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -69,12 +69,18 @@ def token_log_probs(
 @torch.library.custom_op("lightning_rollout_is::token_log_probs", mutates_args=())
 def _gathered_log_softmax(logits: Tensor, token_ids: Tensor, temperature: float) -> Tensor:
     index, in_vocab = _column_of(token_ids, logits.shape[-1])
-    log_prob = logits.new_empty((*index.shape,), dtype=_compute_dtype(logits))
-    scaled, log_softmax = _scratch(logits)
+    chosen, largest, largest_prob, total = logits.new_empty((4, len(index), 1), dtype=_compute_dtype(logits))
+    scaled, softmax = _scratch(logits)
     for rows, block in _row_blocks(logits):
-        out = log_softmax[: len(block)]
-        torch.log_softmax(_scaled(block, temperature, scaled), -1, out=out)
-        torch.gather(out, 1, index[rows], out=log_prob[rows])
+        z, probs = _scaled(block, temperature, scaled), softmax[: len(block)]
+        torch.softmax(z, -1, out=probs)
+        torch.gather(z, 1, index[rows], out=chosen[rows])
+        torch.amax(z, -1, keepdim=True, out=largest[rows])
+        torch.amax(probs, -1, keepdim=True, out=largest_prob[rows])
+        torch.sum(probs, -1, keepdim=True, out=total[rows])
+    # On a CPU, softmax adds a row up in so few partial sums that it errs by 2e-5 at 128k columns; `sum`, which adds in
+    # pairs, tells by how much. The largest probability does not underflow, whatever the token's own is.
+    log_prob = chosen - largest + (largest_prob / total).log()
     return log_prob.masked_fill_(~in_vocab, torch.nan).view(token_ids.shape)
 
 
@@ -85,15 +91,16 @@ def _gradient(grad: Tensor, logits: Tensor, token_ids: Tensor, log_prob: Tensor,
     factor = grad.masked_fill(log_prob.isnan() & (grad != 0), torch.nan).reshape(-1, 1) / -temperature
     grad_logits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
     grad_rows = grad_logits.view(index.shape[0], logits.shape[-1])
-    minus_one = factor.new_full((1, 1), -1.0)
     scaled, softmax = _scratch(logits)
     for rows, block in _row_blocks(logits):
         grad_block = grad_rows[rows]
         # In place where the dtypes agree: the block is in the cache, and its memory is touched once.
         out = grad_block if grad_block.dtype == softmax.dtype else softmax[: len(block)]
         torch.softmax(_scaled(block, temperature, scaled), -1, out=out)
-        out.scatter_add_(1, index[rows], minus_one.expand(len(block), 1))
-        out.nan_to_num_().mul_(factor[rows])
+        # As in the forward pass; and no NaN, which would outlast a factor of 0.
+        total = out.sum(-1, keepdim=True).nan_to_num_(1.0)
+        out.scatter_add_(1, index[rows], -total)
+        out.nan_to_num_().mul_(factor[rows] / total)
         if out is not grad_block:
             grad_block.copy_(out)
     return grad_logits
