@@ -80,7 +80,7 @@ def _gathered_log_softmax(logits: Tensor, token_ids: Tensor, temperature: float)
         torch.sum(probs, -1, keepdim=True, out=total[rows])
     # On a CPU, softmax adds a row up in so few partial sums that it errs by 2e-5 at 128k columns; `sum`, which adds in
     # pairs, tells by how much. The largest probability does not underflow, whatever the token's own is.
-    log_prob = chosen - largest + (largest_prob / total).log()
+    log_prob: Tensor = chosen - largest + (largest_prob / total).log()
     return log_prob.masked_fill_(~in_vocab, torch.nan).view(token_ids.shape)
 
 
