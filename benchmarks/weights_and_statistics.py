@@ -2,7 +2,8 @@
 
 The limit is the time in which this machine reads both log-probs and the mask and writes the weights, 13 bytes a token,
 at the bandwidth of `torch.add(old, rollout, out=...)`, which moves 12. A sweep over 64 MiB before every call puts the
-batch out of the caches, as a training step does.
+batch out of the caches, as a training step does, and a call on a tiny batch brings the code back; what it costs to
+start from cold code is part of `step_overhead`.
 """
 
 from timing import Row, interleaved, median
@@ -72,10 +73,16 @@ def _require_compiled() -> None:
 
 
 def _race(functions: dict, tensors: Batch, rounds: int) -> dict[str, list[float]]:
-    out, sweep = torch.empty_like(tensors[0]), torch.zeros(64 << 20, dtype=torch.uint8)
+    out, sweep, tiny = torch.empty_like(tensors[0]), torch.zeros(64 << 20, dtype=torch.uint8), batch(2, 16)
     calls = {name: lambda function=function: function(*tensors) for name, function in functions.items()}
     calls["add"] = lambda: torch.add(tensors[0], tensors[1], out=out)
-    return interleaved(calls, rounds, before=lambda: sweep.add_(1))
+
+    def empty_caches_of_data() -> None:
+        sweep.add_(1)
+        for function in functions.values():
+            function(*tiny)
+
+    return interleaved(calls, rounds, before=empty_caches_of_data)
 
 
 def _seconds_of(function, tensors: Batch) -> float:
