@@ -12,7 +12,7 @@ from lightning_rollout_is.types import TokenFloat
 
 # Elements that one kernel works on: few enough to stay in a CPU's cache from one kernel to the next, and enough that
 # starting threads, or kernels on a GPU, costs little.
-_BLOCK_PER_CPU_THREAD = 1 << 18
+_BLOCK_PER_CPU_THREAD = 1 << 19
 _BLOCK_ON_ACCELERATOR = 1 << 23
 _SMALL_BLOCK = 1 << 20
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
