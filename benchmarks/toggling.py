@@ -71,21 +71,22 @@ class Toggled:
         others = [other for other in self.module.trainer.callbacks if other is not self.callback]
         self.module.trainer.callbacks = [*others, self.callback] if on else others
 
-    def rows(self, what: str, with_loading: str | None = None) -> list[Row]:
+    def rows(self, what: str, with_loading: str | None = None, reason: str = "") -> list[Row]:
         """The difference of paired steps as a share of the step, and the time inside the plugin's own calls.
 
         Args:
             what: Names the step.
             with_loading: Names the step that includes the loader's time, if that is of interest.
+            reason: Why the target is missed, where it is.
         """
         pairs = list(zip(self.steps[False], self.steps[True], strict=False))[WARMUP_PAIRS:]
         plain = median([off for off, _ in pairs])
         added = [on - off for off, on in pairs]
         inside = median(self.inside[WARMUP_PAIRS:])
-        found = [_paired_row(what, plain, added), _inside_row(what, plain, inside)]
+        found = [_paired_row(what, plain, added, reason), _inside_row(what, plain, inside, reason)]
         if with_loading is not None:
             whole = plain + sum(self.loading) / len(self.loading)
-            found += [_paired_row(with_loading, whole, added), _inside_row(with_loading, whole, inside)]
+            found += [_paired_row(with_loading, whole, added, reason), _inside_row(with_loading, whole, inside, reason)]
         return found
 
 
@@ -128,24 +129,29 @@ def _time_calls(owner: Any, names: tuple[str, ...], seconds: list[float]) -> Non
         setattr(owner, name, timed(getattr(owner, name)))
 
 
-def _paired_row(what: str, step: float, added: list[float]) -> Row:
+def _paired_row(what: str, step: float, added: list[float], reason: str) -> Row:
     share, error = median(added) / step, uncertainty(added) / step
-    resolved = abs(share - TARGET) > error
+    met = share <= TARGET if abs(share - TARGET) > error else None
+    remark = {True: "", False: reason, None: UNRESOLVED}[met]
     return Row(
         f"whole plugin, {what}: added to the step, paired steps",
         f"{share:+.2%} ± {error:.2%}",
         f"<= {TARGET:.1%}",
-        share <= TARGET if resolved else None,
-        f"step {step * 1e3:.4g} ms, added {median(added) * 1e3:.3g} ms, {len(added)} pairs"
-        + ("" if resolved else f"; {UNRESOLVED}"),
+        met,
+        _joined(remark, f"step {step * 1e3:.4g} ms, added {median(added) * 1e3:.3g} ms, {len(added)} pairs"),
     )
 
 
-def _inside_row(what: str, step: float, inside: float) -> Row:
+def _inside_row(what: str, step: float, inside: float, reason: str) -> Row:
+    met = inside <= TARGET * step
     return Row(
         f"whole plugin, {what}: time inside its own calls",
         f"{inside / step:.2%}",
         f"<= {TARGET:.1%}",
-        inside <= TARGET * step,
-        f"{inside * 1e3:.3g} ms a step in rollout_is_loss and the callback's hooks",
+        met,
+        _joined("" if met else reason, f"{inside * 1e3:.3g} ms a step in rollout_is_loss and the callback's hooks"),
     )
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
