@@ -6,10 +6,10 @@ import math
 import time
 from collections.abc import Mapping
 
-import torch
 from lightning.pytorch import Trainer
+from torch import Tensor
 
-from lightning_rollout_is.callbacks.summary import write_scalars
+from lightning_rollout_is.callbacks.summary import ScalarWriter
 
 
 class Curves:
@@ -23,20 +23,26 @@ class Curves:
     def __init__(self, flush_seconds: float) -> None:
         self.flush_seconds = flush_seconds
         self._flushed = -math.inf
+        self._writer = ScalarWriter()
 
-    def add(self, trainer: Trainer, values: Mapping[str, float], step: int) -> bool:
+    def add(self, trainer: Trainer, scalars: Mapping[str, Tensor], numbers: Mapping[str, float], step: int) -> bool:
         """Add a point to each curve, but for values that are not finite.
+
+        Args:
+            trainer: Whose loggers and metrics.
+            scalars: Values by key, on the host: ``callback_metrics`` holds tensors.
+            numbers: The same values: loggers take numbers.
+            step: The x of the point.
 
         Returns:
             Whether there was one to add.
         """
-        defined = {key: value for key, value in values.items() if math.isfinite(value)}
+        defined = {key: number for key, number in numbers.items() if math.isfinite(number)}
         if not defined:
             return False
-        scalars = torch.tensor(list(defined.values()), dtype=torch.float64).unbind()
-        trainer.callback_metrics.update(zip(defined, scalars, strict=True))
+        trainer.callback_metrics.update({key: scalars[key] for key in defined})
         for logger in trainer.loggers:
-            write_scalars(logger, defined, step)
+            self._writer.write(logger, defined, step)
         self._flush(trainer)
         return True
 

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
+from torch import Tensor
 
 from lightning_rollout_is.callbacks.transfer import Transfer
 from lightning_rollout_is.functional.statistics.faults import FaultMaxima
 from lightning_rollout_is.metrics.rollout_is import RolloutISMetrics
+
+
+class Reading(NamedTuple):
+    """What a point says; the same on every rank."""
+
+    scalars: dict[str, Tensor]
+    """All values by key, on the host."""
+    numbers: dict[str, float]
+    """The same values."""
+    faults: set[str]
+    """What was wrong with the data of any rank: fields of :class:`FaultMaxima`."""
 
 
 class Point:
@@ -15,12 +29,16 @@ class Point:
     Args:
         metrics: Whose statistics; it may be reset right afterwards.
         step: The x of the point.
+        prefix: Put before each key; ``None`` for the metric's own.
         transfer: How the copy is made.
     """
 
-    def __init__(self, metrics: RolloutISMetrics, step: int, transfer: type[Transfer] = Transfer) -> None:
+    def __init__(
+        self, metrics: RolloutISMetrics, step: int, prefix: str | None = None, transfer: type[Transfer] = Transfer
+    ) -> None:
         self.metrics = metrics
         self.step = step
+        self.prefix = metrics.prefix if prefix is None else prefix
         self._transfer = transfer(metrics.merged())
 
     @property
@@ -28,10 +46,15 @@ class Point:
         """Whether reading may have to wait; the same on every rank."""
         return self._transfer.under_way
 
-    def read(self) -> tuple[dict[str, float], set[str]]:
-        """All values by name, and what was wrong with the data of any rank; the same on every rank."""
+    def read(self) -> Reading:
+        """The values, once they have arrived."""
         vector = self._transfer.wait()
-        values = self.metrics.named(vector)
-        numbers = torch.cat([torch.stack(list(values.values())), self.metrics.faults_of(vector)]).tolist()
-        faults = zip(FaultMaxima._fields, numbers[len(values) :], strict=True)
-        return dict(zip(values, numbers, strict=False)), {fault for fault, seen in faults if seen > 0}
+        named = self.metrics.named(vector)
+        numbers = torch.cat([torch.stack(list(named.values())), self.metrics.faults_of(vector)]).tolist()
+        keys = [self.prefix + name.removeprefix(self.metrics.prefix) for name in named]
+        faults = zip(FaultMaxima._fields, numbers[len(keys) :], strict=True)
+        return Reading(
+            scalars=dict(zip(keys, named.values(), strict=True)),
+            numbers=dict(zip(keys, numbers, strict=False)),
+            faults={fault for fault, seen in faults if seen > 0},
+        )

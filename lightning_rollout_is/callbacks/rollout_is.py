@@ -12,7 +12,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 
 from lightning_rollout_is.callbacks.curves import Curves
 from lightning_rollout_is.callbacks.faults import ALL_MISSING, malformation, refusal
-from lightning_rollout_is.callbacks.point import Point
+from lightning_rollout_is.callbacks.point import Point, Reading
 from lightning_rollout_is.callbacks.steps import begins_without_gradient, logged_step
 from lightning_rollout_is.callbacks.transfer import Transfer
 from lightning_rollout_is.first_look import FirstLook
@@ -163,7 +163,7 @@ class RolloutISCallback(Callback):
         self._write(trainer)
         metrics = _metrics_of(pl_module)
         if self._unread and metrics is not None:
-            self._sound_values(self._take(metrics))
+            self._sound(self._take(metrics))
         if metrics is not None and metrics.update_count and trainer.global_step == self._first_step:
             self._warn_once(NO_STEP_SEEN)
 
@@ -184,33 +184,31 @@ class RolloutISCallback(Callback):
 
     def _take(self, metrics: RolloutISMetrics) -> Point:
         self._unread = False
-        return Point(metrics, self._step, self.transfer)
+        return Point(metrics, self._step, self.prefix, self.transfer)
 
     def _write(self, trainer: Trainer) -> None:
         """Write the point that is under way, if there is one."""
         point = self._point
         if point is None:
             return
-        values = self._sound_values(point)
-        if self._curves.add(trainer, values, point.step):
-            self._last_point, self._keys = point.step, values.keys()
+        reading = self._sound(point)
+        if reading is not None and self._curves.add(trainer, reading.scalars, reading.numbers, point.step):
+            self._last_point, self._keys = point.step, reading.numbers.keys()
 
-    def _sound_values(self, point: Point) -> dict[str, float]:
-        """The values by the keys to write them under, once their faults are dealt with; the same on every rank."""
-        values, found = point.read()
+    def _sound(self, point: Point) -> Reading | None:
+        """What the point says, once its faults are dealt with; ``None`` where it means nothing."""
+        reading = point.read()
         self._point = None  # not before: an interrupt while the values are awaited must not lose them
-        refused = refusal(found, point.metrics.config)
+        refused = refusal(reading.faults, point.metrics.config)
         if refused is not None:
             raise ValueError(refused)
-        malformed = malformation(found)
+        malformed = malformation(reading.faults)
         if malformed is not None:
             self._warn_once(f"{malformed}. The mismatch statistics of such a step mean nothing and are not written")
-            return {}
-        own = point.metrics.prefix
-        if values[f"{own}rollout_is_missing_fraction"] == 1.0:
+            return None
+        if reading.numbers[f"{point.prefix}rollout_is_missing_fraction"] == 1.0:
             self._warn_once(ALL_MISSING)
-        prefix = own if self.prefix is None else self.prefix
-        return {prefix + name.removeprefix(own): value for name, value in values.items()}
+        return reading
 
     def _warn_once(self, message: str | None) -> None:
         if message is not None and message not in self._warned:

@@ -8,23 +8,42 @@ from lightning.fabric.loggers.logger import Logger
 from lightning.fabric.loggers.tensorboard import TensorBoardLogger
 
 
-def write_scalars(logger: Logger, values: dict[str, float], step: int) -> None:
-    """What ``logger.log_metrics(values, step)`` does, only faster where the logger is Lightning's for TensorBoard.
+class ScalarWriter:
+    """Does what ``logger.log_metrics(values, step)`` does, only faster where the logger is Lightning's for TensorBoard.
 
-    Under the same tags, at the same step and time and with the same values, but in one event. Any other logger, and one
-    that has a ``log_metrics`` or a writer of its own, is simply asked to log.
-
-    Args:
-        logger: Any logger of Lightning.
-        values: Scalars by name.
-        step: Their x.
+    Under the same tags, at the same step and time and with the same values, but in one event, which is written again
+    and again as long as the logger and the names stay the same. Any other logger, and one that has a ``log_metrics``
+    or a writer of its own, is simply asked to log.
     """
-    writer = _event_writer_of(logger)
-    summary = None if writer is None else _summary_by(logger, values, step)
-    if summary is None:
-        logger.log_metrics(values, step)
-    else:
-        writer.add_summary(summary, step)
+
+    def __init__(self) -> None:
+        self._last: tuple[Logger, list[str], Any] | None = None
+
+    def write(self, logger: Logger, values: dict[str, float], step: int) -> None:
+        """Log scalars.
+
+        Args:
+            logger: Any logger of Lightning.
+            values: Scalars by name.
+            step: Their x.
+        """
+        writer = _event_writer_of(logger)
+        summary = None if writer is None else self._summary_of(logger, values, step)
+        if summary is None:
+            logger.log_metrics(values, step)
+        else:
+            writer.add_summary(summary, step)
+
+    def _summary_of(self, logger: Logger, values: dict[str, float], step: int) -> Any:
+        names = list(values)
+        if self._last is None or self._last[0] is not logger or self._last[1] != names:
+            self._last = logger, names, _summary_by(logger, values, step)
+            return self._last[2]
+        summary = self._last[2]
+        if summary is not None:
+            for entry, value in zip(summary.value, values.values(), strict=True):
+                entry.simple_value = value
+        return summary
 
 
 def _event_writer_of(logger: Any) -> Any:

@@ -1,5 +1,7 @@
 """TensorBoard gets many scalars in one event, and reads back what its logger would have written one by one."""
 
+import copy
+import pickle
 import struct
 import time
 from pathlib import Path
@@ -12,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.utils.tensorboard import SummaryWriter
 
 from lightning_rollout_is.callbacks import summary
-from lightning_rollout_is.callbacks.summary import write_scalars
+from lightning_rollout_is.callbacks.summary import ScalarWriter
 
 VALUES = {f"mismatch/value_{i}": float(10.0 ** (i - 17)) / 3.0 for i in range(35)} | {"zero": 0.0, "minus": -1.5}
 SETTINGS = {
@@ -48,9 +50,11 @@ def events_in(folder):
 def side_by_side(make, folder, points=3):
     """Points written by us and by the logger itself."""
     ours, theirs = make(folder / "ours"), make(folder / "theirs")
+    writer = ScalarWriter()
     for step in range(points):
-        write_scalars(ours, VALUES, step)
-        theirs.log_metrics(VALUES, step)
+        values = {name: value + step for name, value in VALUES.items()}
+        writer.write(ours, values, step)
+        theirs.log_metrics(values, step)
     for logger in (ours, theirs):
         logger.log_hyperparams({"lr": 0.1})
         logger.finalize("success")
@@ -73,26 +77,52 @@ def test_what_is_read_back_is_what_the_logger_would_have_written(tmp_path, kind,
 
 
 def test_a_point_is_one_event(tmp_path):
-    logger = TensorBoardLogger(tmp_path)
+    logger, writer = TensorBoardLogger(tmp_path), ScalarWriter()
     for step in range(3):
-        write_scalars(logger, VALUES, step)
+        writer.write(logger, VALUES, step)
     logger.finalize("success")
     assert events_in(tmp_path) == 1 + 3  # the first is the version of the format
 
 
 def test_after_it_was_finalized_the_logger_goes_on_in_a_new_file(tmp_path):
-    logger = TensorBoardLogger(tmp_path)
-    write_scalars(logger, VALUES, 0)
+    logger, writer = TensorBoardLogger(tmp_path), ScalarWriter()
+    writer.write(logger, VALUES, 0)
     logger.finalize("success")
     for step in (1, 2):
-        write_scalars(logger, VALUES, step)
+        writer.write(logger, VALUES, step)
+    logger.finalize("success")
+    assert [step for step, *_ in scalars(tmp_path)["mismatch/value_3"]] == [0, 1, 2]
+
+
+def test_other_names_and_other_loggers_are_named_anew(tmp_path):
+    first, second = TensorBoardLogger(tmp_path / "first"), TensorBoardLogger(tmp_path / "second", prefix="run")
+    writer = ScalarWriter()
+    for logger, values in (
+        (first, {"a": 1.0, "b": 2.0}),
+        (first, {"b": 3.0}),
+        (second, {"b": 4.0}),
+        (first, {"b": 5.0}),
+    ):
+        writer.write(logger, values, 0)
+    for logger in (first, second):
+        logger.finalize("success")
+    assert without_time(scalars(tmp_path / "first")) == {"a": [(0, 1.0)], "b": [(0, 2.0), (0, 3.0), (0, 5.0)]}
+    assert without_time(scalars(tmp_path / "second")) == {"run-b": [(0, 4.0)]}
+
+
+def test_it_can_be_copied_and_pickled_in_the_middle_of_a_run(tmp_path):
+    logger, writer = TensorBoardLogger(tmp_path), ScalarWriter()
+    writer.write(logger, VALUES, 0)
+    copies = copy.deepcopy(writer), pickle.loads(pickle.dumps(writer))
+    for step, each in enumerate(copies, start=1):
+        each.write(logger, VALUES, step)
     logger.finalize("success")
     assert [step for step, *_ in scalars(tmp_path)["mismatch/value_3"]] == [0, 1, 2]
 
 
 def test_other_ranks_write_nothing_and_make_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr(rank_zero_only, "rank", 1)
-    write_scalars(TensorBoardLogger(tmp_path / "none"), VALUES, 0)
+    ScalarWriter().write(TensorBoardLogger(tmp_path / "none"), VALUES, 0)
     assert not (tmp_path / "none").exists()
 
 
@@ -127,20 +157,20 @@ class OwnWriter(TensorBoardLogger):
 @pytest.mark.parametrize("kind", [OwnMethod, OwnLogger])
 def test_a_logger_with_a_method_of_its_own_is_asked(tmp_path, kind):
     logger = kind(tmp_path)
-    write_scalars(logger, VALUES, 7)
+    ScalarWriter().write(logger, VALUES, 7)
     assert logger.asked == (VALUES, 7)
 
 
 def test_a_method_put_in_place_of_the_loggers_is_asked(tmp_path):
     logger, spy = TensorBoardLogger(tmp_path), Asked()
     logger.log_metrics = spy.log_metrics
-    write_scalars(logger, VALUES, 7)
+    ScalarWriter().write(logger, VALUES, 7)
     assert spy.asked == (VALUES, 7)
 
 
 def test_a_writer_of_its_own_gets_each_scalar(tmp_path):
     logger = OwnWriter(tmp_path)
-    write_scalars(logger, VALUES, 7)
+    ScalarWriter().write(logger, VALUES, 7)
     logger.experiment.close()
     assert set(scalars(tmp_path)) == {f"own/{name}" for name in VALUES}
 
