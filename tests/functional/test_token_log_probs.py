@@ -226,3 +226,17 @@ def test_compiles_to_one_graph() -> None:
 def test_operators_are_registered_right() -> None:
     logits, ids = batch(3, 4, 7)
     torch.library.opcheck(MODULE._gathered_log_softmax, (logits.requires_grad_(), ids, 0.7))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_on_a_gpu(dtype: torch.dtype, temperature: float) -> None:
+    logits, ids = (tensor.cuda() for tensor in batch(3, 128, 32_000, dtype=dtype))
+    coming = torch.randn(3, 128, device="cuda")
+    ours = token_log_probs(logits, ids, temperature)
+    torch.testing.assert_close(ours.double(), plain(logits, ids, temperature), rtol=0.0, atol=1e-5)
+    grad = gradient(token_log_probs, logits, ids, temperature, coming)
+    exact = gradient(plain, logits.double(), ids, temperature, coming.double())
+    torch.testing.assert_close(grad.double(), exact, rtol=torch.finfo(dtype).eps / 2 + 1e-5, atol=1e-9)
