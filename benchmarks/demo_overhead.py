@@ -15,7 +15,7 @@ from toggling import fit_toggled
 
 from lightning_rollout_is.recipes.grpo_config import grpo_from_config
 
-STEPS, BUDGET = 120, 45.0
+STEPS, BUDGET = 120, 30.0
 REASON = "the step is small, and what the plugin takes is the fixed cost of its calls, which no batch size changes"
 CONFIGURATIONS = Path(__file__).resolve().parents[1] / "conf"
 

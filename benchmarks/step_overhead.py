@@ -20,7 +20,7 @@ from toggling import fit_toggled
 from lightning_rollout_is import RolloutISCallback, RolloutISMixin, token_log_probs
 
 ROWS, LENGTH, VOCABULARY, WIDTH, LAYERS = 32, 256, 1024, 256, 4
-STEPS, BUDGET = 80, 75.0
+STEPS, BUDGET = 80, 60.0
 ALGORITHM = {"rollout_is_threshold": 2.0, "rollout_is": True}
 
 
