@@ -101,8 +101,7 @@ class RolloutISCallback(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin a window with nothing in it."""
         self._first_step = self._seen_steps = trainer.global_step
-        self._last_point = self._point = None
-        self._keys = ()
+        self._last_point, self._keys = None, ()
         self._window_closed, self._unread = True, False
         _set_deferral(pl_module, True)
 
