@@ -1,81 +1,111 @@
-"""From token log ratios to the log weight of each unit: a token, or a sequence."""
+"""From tokens to raw weights: each token's own, or one for the whole sequence."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from lightning_rollout_is.choices import LEVELS, Level
-from lightning_rollout_is.functional.layout import Layout
+from lightning_rollout_is.functional.bound import outside
+from lightning_rollout_is.functional.excess import clamped, excess_of
+from lightning_rollout_is.functional.layout import Layout, accumulation_dtype
 from lightning_rollout_is.functional.log_ratio import LogRatio
-from lightning_rollout_is.types import SequenceFloat, UnitBool, UnitFloat
-
-LOG_WEIGHT_LIMIT = 20.0
-"""A log weight is clamped to plus or minus this before ``exp``, which stays finite in float32 then."""
+from lightning_rollout_is.functional.sums import TokenSums
+from lightning_rollout_is.functional.thresholds import Thresholds
+from lightning_rollout_is.types import SequenceFloat
 
 
 class Units(NamedTuple):
-    """The raw weights, and what each of them stands for. No statistic asks for the level again."""
+    """The raw weights of each sequence, (sequences,). No statistic asks for the level again."""
 
-    log_weight: UnitFloat
-    """Raw, nats; for sequences not clamped, since their smallest weight is reported as it is."""
-    excess: UnitFloat
-    """Raw weight minus 1, from ``expm1`` of the clamped log weight: exact where healthy weights live."""
-    present: UnitBool
-    """Whether the unit holds a valid token."""
-    tokens: UnitFloat
-    """Number of valid tokens that share the weight."""
-    share: UnitFloat
-    """What the unit counts in the fractions above and below the thresholds: its tokens, or one sequence."""
-    sequence_tokens: SequenceFloat
-    """Number of valid tokens of each sequence."""
-    sequence_excess: SequenceFloat
-    """Mean raw weight over each sequence's valid tokens, minus 1; 0 for a sequence without any."""
+    excess: SequenceFloat
+    """Sum over valid tokens of the raw weight minus 1: exact where healthy weights live."""
+    bounded_excess: SequenceFloat
+    """The same of weights clamped to [lower, upper]."""
+    bounded_excess_squared: SequenceFloat
+    high: SequenceFloat
+    """How much of ``share`` is above the upper threshold."""
+    low: SequenceFloat
+    """How much of ``share`` is below the lower threshold."""
+    share: SequenceFloat
+    """What the fractions above and below are of: valid tokens, or at the sequence level 1."""
+    outside: SequenceFloat
+    """Number of valid tokens whose raw weight is above ``upper`` or below ``lower``."""
+    largest: SequenceFloat
+    """Largest raw log weight, nats; -inf without a valid token."""
+    smallest: SequenceFloat
+    """Smallest raw log weight, nats, for sequence weights not clamped; +inf without a valid token."""
 
 
-def aggregate(log_ratio: LogRatio, layout: Layout, level: Level) -> Units:
-    r"""Raw weights of a batch, by level.
-
-    With :math:`\ell_t` the log ratio and :math:`n` the number of valid tokens of a sequence, the log weight is
-    :math:`\ell_t` (token), :math:`\sum_t \ell_t` (sequence) or :math:`\frac{1}{n} \sum_t \ell_t` (geometric).
+def token_units(tokens: LogRatio, sums: TokenSums, layout: Layout, thresholds: Thresholds) -> Units:
+    r"""Every token has a weight of its own, of log :math:`\ell_t`.
 
     Args:
-        log_ratio: From :func:`compute_log_ratio`.
-        layout: How its tokens form sequences.
-        level: ``"token"``, ``"sequence"`` or ``"geometric"``.
+        tokens: From :func:`compute_log_ratio`.
+        sums: Theirs.
+        layout: How they form sequences.
+        thresholds: Of the weight.
+    """
+    log_weight = clamped(tokens.log_ratio)
+    excess = excess_of(log_weight)
+    # Widened before it is squared: what float32 rounds off the squares would remain as a spread that is not there.
+    bounded = excess.clamp(thresholds.lower - 1.0, thresholds.upper - 1.0).where(tokens.valid, 0.0)
+    high, low = (layout.sum(beyond & tokens.valid) for beyond in outside(excess, thresholds))
+    return Units(
+        excess=layout.sum(excess),
+        bounded_excess=layout.sum(bounded),
+        bounded_excess_squared=layout.sum(bounded.to(accumulation_dtype(bounded)).square()),
+        high=high,
+        low=low,
+        share=sums.tokens,
+        outside=high + low,
+        largest=layout.largest(log_weight.where(tokens.valid, -torch.inf)),
+        smallest=-layout.largest((-log_weight).where(tokens.valid, -torch.inf)),
+    )
+
+
+def sequence_units(sums: TokenSums, level: Level, thresholds: Thresholds) -> tuple[SequenceFloat, Units]:
+    r"""All tokens of a sequence share one weight.
+
+    With :math:`\ell_t` the log ratio and :math:`n` the number of valid tokens, its log is :math:`\sum_t \ell_t`
+    (sequence) or :math:`\frac{1}{n} \sum_t \ell_t` (geometric).
+
+    Args:
+        sums: Of the tokens of each sequence.
+        level: ``"sequence"`` or ``"geometric"``.
+        thresholds: Of the weight.
+
+    Returns:
+        The raw log weights, (sequences,), within plus or minus 20 nats, and what they amount to.
 
     Raises:
-        ValueError: Unknown level.
-
-    Example:
-        >>> from lightning_rollout_is.functional.layout import layout_of
-        >>> from lightning_rollout_is.functional.log_ratio import compute_log_ratio
-        >>> old, rollout, mask = torch.tensor([[-1.0, -1.0]]), torch.tensor([[-1.2, -1.4]]), torch.ones(1, 2)
-        >>> aggregate(compute_log_ratio(old, rollout, mask), layout_of(old), "geometric").log_weight
-        tensor([0.3000], dtype=torch.float64)
+        ValueError: Another level.
     """
-    lengths = layout.sum(log_ratio.valid)
-    if level == "token":
-        return _token_units(log_ratio, layout, lengths)
+    require_level(level)
+    count, log_weight = sums.tokens, sums.log_ratio
+    present = count > 0
+    share = present.to(count.dtype) + sums.flaw
+    if level == "geometric":
+        log_weight, share = log_weight / count.clamp(min=1.0), count
+    excess = excess_of(clamped(log_weight))
+    bounded = excess.clamp(thresholds.lower - 1.0, thresholds.upper - 1.0)
+    high, low = outside(excess, thresholds)
+    units = Units(
+        excess=excess * count,
+        bounded_excess=bounded * count,
+        bounded_excess_squared=bounded.square() * count,
+        high=share.where(high, 0.0),
+        low=share.where(low, 0.0),
+        share=share,
+        outside=count.where(high | low, 0.0),
+        largest=log_weight.where(present, -torch.inf),
+        smallest=log_weight.where(present, torch.inf),
+    )
+    return clamped(log_weight), units
+
+
+def require_level(level: str) -> None:
+    """Raise ``ValueError`` for an unknown level."""
     if level not in LEVELS:
         raise ValueError(f"level = {level!r} is not allowed; allowed: {', '.join(LEVELS)}")
-    log_weight = layout.sum(log_ratio.log_ratio)
-    share = (lengths > 0).to(lengths.dtype)
-    if level == "geometric":
-        log_weight, share = log_weight / lengths.clamp(min=1.0), lengths
-    excess = _excess(log_weight)
-    return Units(log_weight, excess, lengths > 0, lengths, share, lengths, excess)
-
-
-def _token_units(log_ratio: LogRatio, layout: Layout, lengths: Tensor) -> Units:
-    log_weight = log_ratio.log_ratio.clamp(-LOG_WEIGHT_LIMIT, LOG_WEIGHT_LIMIT)
-    excess = _excess(log_weight)
-    one = log_ratio.valid.to(log_weight.dtype)
-    mean_excess = layout.sum(excess) / lengths.clamp(min=1.0)
-    return Units(log_weight, excess, log_ratio.valid, one, one, lengths, mean_excess)
-
-
-def _excess(log_weight: Tensor) -> Tensor:
-    return torch.expm1(log_weight.clamp(-LOG_WEIGHT_LIMIT, LOG_WEIGHT_LIMIT))

@@ -85,7 +85,8 @@ def alignment(
     compared = _inner(tokens.valid & old.isfinite(), layout)
     here, width = old[..., 1:-1], old.shape[-1]
     apart = torch.stack([(here - rollout[..., 1 + shift : width - 1 + shift]).abs() for shift in SHIFTS])
-    tokens_compared = layout.admit(compared.sum(dtype=accumulation_dtype(old)) + tokens.flaw)
+    count = compared.sum(dtype=accumulation_dtype(old))
+    tokens_compared = layout.admit(count.masked_fill(tokens.malformed.any(), torch.nan))
     distance = _total(apart.where(compared, 0.0)) / tokens_compared
     closer = _total((apart < apart[1]) & compared) / tokens_compared
     shifts = (distance * MARGIN < distance[1]) & (closer > MAJORITY)

@@ -17,7 +17,15 @@ class PaddedLayout(NamedTuple):
 
     def sum(self, x: Tensor) -> Tensor:
         """Sum of a (batch, seq) tensor over each sequence, (batch,), in :func:`accumulation_dtype`."""
+        if x.dtype == torch.bool:
+            return x.sum(-1, dtype=torch.int32).to(accumulation_dtype(x))
         return x.sum(-1, dtype=accumulation_dtype(x))
+
+    def largest(self, x: Tensor) -> Tensor:
+        """Largest element of each sequence, (batch,), in :func:`accumulation_dtype`; -inf for one without elements."""
+        if x.shape[-1] == 0:
+            return x.new_full(x.shape[:-1], -torch.inf, dtype=accumulation_dtype(x))
+        return x.amax(-1).to(accumulation_dtype(x))
 
     def expand(self, y: Tensor) -> Tensor:
         """A (batch,) tensor as one that broadcasts over the tokens, (batch, 1)."""
@@ -41,6 +49,12 @@ class PackedLayout(NamedTuple):
         """Sum of a (tokens,) tensor over each sequence, (sequences,); NaN if ``cu_seqlens`` does not fit."""
         x = x.to(accumulation_dtype(x))
         return self.admit(x.new_zeros(self.sequences).index_add(0, self.sequence_of_token, x))
+
+    def largest(self, x: Tensor) -> Tensor:
+        """Largest element of each sequence, (sequences,); -inf for one without elements, NaN as for :meth:`sum`."""
+        x = x.to(accumulation_dtype(x))
+        none = x.new_full((self.sequences,), -torch.inf)
+        return self.admit(none.scatter_reduce(0, self.sequence_of_token, x, "amax"))
 
     def expand(self, y: Tensor) -> Tensor:
         """A (sequences,) tensor as (tokens,): each token gets the value of its sequence."""

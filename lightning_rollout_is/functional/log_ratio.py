@@ -7,25 +7,25 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lightning_rollout_is.types import Scalar, TokenBool, TokenFloat, TokenMask
+from lightning_rollout_is.types import TokenBool, TokenFloat, TokenMask
 
 MISSING_AT_MOST = -9984.0
 """Inference servers write -9999 where they have no log-prob, and bfloat16 makes this of it."""
 
 
 class LogRatio(NamedTuple):
-    """Per-token log ratio and what it is made of. Everything is 0 or False outside the mask."""
+    """Per-token log ratio and what it is made of. Log-probs are 0 and flags False where a token is not valid."""
 
     log_ratio: TokenFloat
-    """Training minus rollout log-prob, nats; NaN where the mask is neither 0 nor 1."""
+    """Training minus rollout log-prob, nats."""
     old_log_prob: TokenFloat
     rollout_log_prob: TokenFloat
+    inside: TokenBool
+    """Inside the mask."""
     valid: TokenBool
-    """Inside the mask and not missing."""
-    missing: TokenBool
-    """Inside the mask, without a usable log-prob."""
-    flaw: Scalar
-    """0, or NaN if the mask holds a value other than 0 and 1; what is added to it shows the flaw."""
+    """Inside the mask and not missing a usable log-prob."""
+    malformed: TokenBool
+    """Where the mask is neither 0 nor 1."""
 
 
 def compute_log_ratio(old_log_prob: TokenFloat, rollout_log_prob: TokenFloat, response_mask: TokenMask) -> LogRatio:
@@ -54,37 +54,41 @@ def compute_log_ratio(old_log_prob: TokenFloat, rollout_log_prob: TokenFloat, re
         >>> compute_log_ratio(old, rollout, torch.ones(1, 2)).log_ratio
         tensor([[0.5000, 0.0000]])
     """
-    _require_like_shapes(old_log_prob, rollout_log_prob, response_mask)
-    dtype = torch.promote_types(torch.promote_types(old_log_prob.dtype, rollout_log_prob.dtype), torch.float32)
+    require_like_shapes(old_log_prob, rollout_log_prob, response_mask)
+    dtype = compute_dtype(old_log_prob, rollout_log_prob)
     old = old_log_prob.detach().to(dtype)
     rollout = rollout_log_prob.detach().to(old.device, dtype)
     mask = response_mask.detach().to(old.device)
     inside = mask != 0
-    missing = inside & ~(rollout.isfinite() & (rollout > MISSING_AT_MOST) & (old < torch.inf))
-    valid = inside & ~missing
+    valid = inside & (rollout > MISSING_AT_MOST) & (rollout < torch.inf) & (old < torch.inf)
     old, rollout = old.where(valid, 0.0), rollout.where(valid, 0.0)
-    tokens = LogRatio(old - rollout, old, rollout, valid, missing, old.new_zeros(()))
-    return tokens if mask.dtype == torch.bool else _mark_malformed(tokens, mask)
+    malformed = inside & (mask != 1) if mask.dtype != torch.bool else inside.new_zeros(()).expand_as(inside)
+    return LogRatio(old - rollout, old, rollout, inside, valid, malformed)
 
 
-def _mark_malformed(tokens: LogRatio, mask: Tensor) -> LogRatio:
-    # A value such as 0.5 or -100 must show, and reading it here would halt the GPU: it makes NaN weights instead.
-    malformed = (mask != 0) & (mask != 1)
-    log_ratio = tokens.log_ratio.masked_fill(malformed, torch.nan)
-    flaw = tokens.flaw.masked_fill(malformed.any(), torch.nan)
-    return tokens._replace(log_ratio=log_ratio, valid=tokens.valid | malformed, flaw=flaw)
+def compute_dtype(old_log_prob: Tensor, rollout_log_prob: Tensor) -> torch.dtype:
+    """Float32, or float64 if either log-prob has it."""
+    return torch.promote_types(torch.promote_types(old_log_prob.dtype, rollout_log_prob.dtype), torch.float32)
 
 
-def _require_like_shapes(old: Tensor, rollout: Tensor, mask: Tensor) -> None:
-    for name, tensor in (("old_log_prob", old), ("rollout_log_prob", rollout), ("response_mask", mask)):
+def require_like_shapes(old_log_prob: Tensor, rollout_log_prob: Tensor, response_mask: Tensor) -> None:
+    """Refuse what cannot be the log-probs and the mask of one batch.
+
+    Raises:
+        ValueError: Something is no tensor, shapes differ, a log-prob is not floating point, or the mask is complex.
+    """
+    named = {"old_log_prob": old_log_prob, "rollout_log_prob": rollout_log_prob, "response_mask": response_mask}
+    for name, tensor in named.items():
         if not isinstance(tensor, Tensor):
             raise ValueError(f"{name} is a {type(tensor).__name__}; it must be a torch.Tensor")
         if name != "response_mask" and not tensor.is_floating_point():
             raise ValueError(f"{name} has dtype {tensor.dtype}; log-probs are floating point")
-    if mask.is_complex():
-        raise ValueError(f"response_mask has dtype {mask.dtype}; it is 0 or 1 in a bool, integer or floating dtype")
-    if not old.shape == rollout.shape == mask.shape:
+    if response_mask.is_complex():
         raise ValueError(
-            f"old_log_prob {tuple(old.shape)}, rollout_log_prob {tuple(rollout.shape)} and response_mask "
-            f"{tuple(mask.shape)} must have one shape: (batch, seq), or (tokens,) with cu_seqlens"
+            f"response_mask has dtype {response_mask.dtype}; it is 0 or 1 in a bool, integer or floating dtype"
+        )
+    if not old_log_prob.shape == rollout_log_prob.shape == response_mask.shape:
+        raise ValueError(
+            f"old_log_prob {tuple(old_log_prob.shape)}, rollout_log_prob {tuple(rollout_log_prob.shape)} and "
+            f"response_mask {tuple(response_mask.shape)} must have one shape: (batch, seq), or (tokens,) with cu_seqlens"
         )

@@ -5,26 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from lightning_rollout_is.choices import Level, Mode
-from lightning_rollout_is.functional.aggregate import Units, aggregate
-from lightning_rollout_is.functional.bound import Bounded, bound
-from lightning_rollout_is.functional.layout import Layout, accumulation_dtype, layout_of
-from lightning_rollout_is.functional.log_ratio import LogRatio, compute_log_ratio
-from lightning_rollout_is.functional.thresholds import require_thresholds
-from lightning_rollout_is.functional.veto import Vetoed, veto_sequences
-from lightning_rollout_is.types import CuSeqlens, Scalar, TokenBool, TokenFloat, TokenMask
-
-
-class Counts(NamedTuple):
-    """What the statistics divide by; NaN if the mask or ``cu_seqlens`` is malformed, so that every quotient is."""
-
-    tokens: Scalar
-    """Valid tokens."""
-    sequences: Scalar
-    """Sequences with a valid token."""
-    share: Scalar
-    """What the fractions above and below the thresholds are of: valid tokens, or at the sequence level sequences."""
+from lightning_rollout_is.functional.aggregate import Units, require_level, sequence_units
+from lightning_rollout_is.functional.blocks import Blocks
+from lightning_rollout_is.functional.bound import bound, require_mode
+from lightning_rollout_is.functional.layout import Layout, layout_of
+from lightning_rollout_is.functional.log_ratio import compute_log_ratio, require_like_shapes
+from lightning_rollout_is.functional.sums import TokenSums
+from lightning_rollout_is.functional.thresholds import Thresholds, require_thresholds
+from lightning_rollout_is.functional.tokens import Tokens
+from lightning_rollout_is.types import CuSeqlens, SequenceBool, SequenceFloat, TokenFloat, TokenMask
 
 
 class ImportanceWeights(NamedTuple):
@@ -32,16 +24,18 @@ class ImportanceWeights(NamedTuple):
 
     weight: TokenFloat
     """Applied weights in [0, upper], shape of the inputs; 0 outside the mask, on missing tokens and where vetoed."""
-    tokens: LogRatio
+    sums: TokenSums
     units: Units
-    bounded: Bounded
-    outside: TokenBool
-    """Valid tokens whose raw weight is above ``upper`` or below ``lower``."""
-    veto: Vetoed
-    counts: Counts
+    vetoed: SequenceBool
+    """Whether the veto rejects the sequence."""
+    sequences: SequenceFloat
+    """1 where the sequence holds a valid token, else 0; NaN where ``sums.flaw`` is."""
     layout: Layout
-    upper: float
-    lower: float
+    thresholds: Thresholds
+
+    def mean(self, x: SequenceFloat) -> SequenceFloat:
+        """Mean over each sequence's valid tokens of what sums to ``x``; 0 without one."""
+        return x / self.sums.tokens.clamp(min=1.0)
 
 
 @torch.no_grad()
@@ -76,9 +70,9 @@ def importance_weights(
         cu_seqlens: Sequence boundaries of packed tokens, ``[0, n1, n1 + n2, ...]``.
 
     Returns:
-        :class:`ImportanceWeights`. Weights are NaN where ``response_mask`` is neither 0 nor 1, and everywhere if
-        ``cu_seqlens`` does not fit the tokens; the counts are NaN in both cases. No plausible number comes from bad
-        input, and nothing waits for the GPU.
+        :class:`ImportanceWeights`. All weights of a sequence are NaN where its mask holds other values than 0 and 1,
+        and everywhere if ``cu_seqlens`` does not fit the tokens; the counts are NaN in both cases. No plausible number
+        comes from bad input, and nothing waits for the GPU.
 
     Raises:
         ValueError: Shapes, dtypes, level, mode or thresholds do not fit.
@@ -88,27 +82,34 @@ def importance_weights(
         >>> importance_weights(old, rollout, torch.tensor([[1, 1, 1]]), upper=2.0).weight
         tensor([[1.6487, 1.0000, 2.0000]])
     """
-    lower = require_thresholds(upper, lower, veto)
-    tokens = compute_log_ratio(old_log_prob, rollout_log_prob, response_mask)
-    layout = layout_of(tokens.log_ratio, cu_seqlens)
-    units = aggregate(tokens, layout, level)
-    bounded = bound(units, mode, upper, lower)
-    vetoed = veto_sequences(tokens, layout, veto)
-    weight, outside = bounded.weight, bounded.high | bounded.low
-    if level != "token":
-        weight, outside = layout.expand(weight), layout.expand(outside)
-    kept = tokens.valid & ~layout.expand(vetoed.vetoed)
-    weight = layout.admit(weight.to(tokens.log_ratio.dtype).where(kept, 0.0))
-    counts = _count(units, layout.admit(tokens.flaw))
-    return ImportanceWeights(
-        weight, tokens, units, bounded, outside & tokens.valid, vetoed, counts, layout, upper, lower
-    )
+    require_level(level)
+    require_mode(mode)
+    thresholds = require_thresholds(upper, lower, veto)
+    reader, layout = _reader(old_log_prob, rollout_log_prob, response_mask, cu_seqlens, thresholds)
+    if level == "token":
+        weight, sums, units = reader.weighed(mode, thresholds)
+        factor = torch.ones_like(sums.tokens)
+    else:
+        weight, sums = reader.indicated(thresholds)
+        log_weight, units = sequence_units(sums, level, thresholds)
+        factor = bound(log_weight, mode, thresholds)
+    vetoed = sums.catastrophic > 0
+    factor = factor.masked_fill(vetoed, 0.0) + sums.flaw
+    weight.mul_(layout.expand(factor.to(weight.dtype)))
+    sequences = (sums.tokens > 0).to(sums.flaw.dtype) + sums.flaw
+    return ImportanceWeights(weight, sums, units, vetoed, sequences, layout, thresholds)
 
 
-def _count(units: Units, flaw: Scalar) -> Counts:
-    lengths, share = units.sequence_tokens, units.share
-    return Counts(
-        tokens=lengths.sum() + flaw,
-        sequences=(lengths > 0).sum(dtype=lengths.dtype) + flaw,
-        share=share.sum(dtype=accumulation_dtype(share)) + flaw,
-    )
+def _reader(
+    old_log_prob: Tensor,
+    rollout_log_prob: Tensor,
+    response_mask: Tensor,
+    cu_seqlens: Tensor | None,
+    thresholds: Thresholds,
+) -> tuple[Tokens | Blocks, Layout]:
+    tensors = old_log_prob, rollout_log_prob, response_mask
+    require_like_shapes(*tensors)
+    layout = layout_of(old_log_prob, cu_seqlens)
+    if Blocks.fit(tensors, layout, thresholds):
+        return Blocks(*tensors), layout
+    return Tokens(compute_log_ratio(*tensors), layout), layout

@@ -77,7 +77,7 @@ class PackedMetric(Metric):
                 old_log_prob, rollout_log_prob, response_mask, cu_seqlens=cu_seqlens, **self.config.weight_options
             )
         batch = self.packing.pack(weights)
-        self.packed = self.packing.merge(torch.stack([self.packed.to(batch.device), batch]))
+        self.packed = self.packing.add(self.packed.to(batch.device), batch)
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
         """Add what another metric of the same class and settings has counted, or a state dict with its vector.

@@ -51,11 +51,18 @@ class Packing:
         return torch.tensor(values, dtype=torch.float64)
 
     def pack(self, weights: ImportanceWeights) -> Tensor:
-        """The vector of one batch."""
+        """The vector of one batch, without a label."""
         parts = [statistic.update(weights) for statistic in self.statistics]
-        sums = torch.stack([value for part, _ in parts for value in part])
-        label = sums.new_tensor(self.label)
-        return torch.cat([sums, *[torch.stack(list(part)) for _, part in parts if part], label])
+        sums = torch.stack([column for part, _ in parts for column in part]).sum(-1)
+        columns = [column for _, part in parts for column in part]
+        if not columns or weights.sequences.shape[0] == 0:
+            return torch.cat([sums, sums.new_full((len(columns),), -torch.inf)])
+        return torch.cat([sums, torch.stack(columns).amax(-1).to(sums.dtype)])
+
+    def add(self, vector: Tensor, batch: Tensor) -> Tensor:
+        """A vector that has its label, and the batch of one that has not."""
+        merged = self.merge(torch.stack([vector[: len(batch)], batch]))
+        return torch.cat([merged, vector[len(batch) :]])
 
     def merge(self, vectors: Tensor) -> Tensor:
         """One vector from several, (parts, size) to (size,)."""

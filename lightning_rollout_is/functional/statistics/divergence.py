@@ -2,10 +2,7 @@
 
 from typing import NamedTuple
 
-import torch
-
-from lightning_rollout_is.functional.aggregate import LOG_WEIGHT_LIMIT
-from lightning_rollout_is.functional.statistics.accumulate import NoMaxima, total
+from lightning_rollout_is.functional.statistics.accumulate import NoMaxima
 from lightning_rollout_is.functional.weights import ImportanceWeights
 from lightning_rollout_is.types import Scalar
 
@@ -19,11 +16,9 @@ class DivergenceSums(NamedTuple):
 
 
 def divergence_update(weights: ImportanceWeights) -> tuple[DivergenceSums, NoMaxima]:
-    """Sums of one batch."""
-    log_ratio = weights.tokens.log_ratio
-    # expm1 keeps what exp - 1 loses near 0; capping both terms at the same value keeps K3 from going below 0.
-    k3 = torch.expm1(log_ratio.clamp(-LOG_WEIGHT_LIMIT, LOG_WEIGHT_LIMIT)) - log_ratio.clamp(max=LOG_WEIGHT_LIMIT)
-    return DivergenceSums(weights.counts.tokens, total(-log_ratio), total(k3)), NoMaxima()
+    """What each sequence adds, (sequences,) each."""
+    sums = weights.sums
+    return DivergenceSums(sums.tokens, -sums.log_ratio, sums.k3), NoMaxima()
 
 
 def divergence_compute(sums: DivergenceSums, _: NoMaxima) -> dict[str, Scalar]:
@@ -38,6 +33,7 @@ def divergence_compute(sums: DivergenceSums, _: NoMaxima) -> dict[str, Scalar]:
         and ``mismatch_k3_kl`` (nats a token, never negative); NaN without a valid token.
 
     Example:
+        >>> import torch
         >>> divergence_compute(DivergenceSums(*torch.tensor([4.0, 2.0, 1.0])), NoMaxima())
         {'mismatch_kl': tensor(0.5000), 'mismatch_k3_kl': tensor(0.2500)}
     """

@@ -2,8 +2,9 @@
 
 from typing import NamedTuple
 
+import torch
+
 from lightning_rollout_is.functional.layout import PackedLayout
-from lightning_rollout_is.functional.statistics.accumulate import total
 from lightning_rollout_is.functional.weights import ImportanceWeights
 from lightning_rollout_is.types import Scalar
 
@@ -27,7 +28,7 @@ class FaultMaxima(NamedTuple):
 
 
 def fault_update(weights: ImportanceWeights) -> tuple[NoSums, FaultMaxima]:
-    """Faults in the values of one batch, which are known on the device alone.
+    """Faults in the values of each sequence, which are known on the device alone.
 
     Example:
         >>> import torch
@@ -35,12 +36,12 @@ def fault_update(weights: ImportanceWeights) -> tuple[NoSums, FaultMaxima]:
         >>> mask = torch.tensor([[1.0, 0.5]])
         >>> weights = importance_weights(torch.zeros(1, 2), torch.zeros(1, 2), mask, upper=2.0)
         >>> fault_update(weights)[1].malformed_mask
-        tensor(1., dtype=torch.float64)
+        tensor([True])
     """
-    malformed = total(weights.tokens.flaw.isnan())
-    none = malformed.new_zeros(())
-    unfit = total(~weights.layout.faithful) if isinstance(weights.layout, PackedLayout) else none
-    return NoSums(), FaultMaxima(none, none, none, malformed, unfit)
+    flawed = weights.sums.flaw.isnan()
+    none = torch.zeros_like(flawed)
+    unfit = flawed & ~weights.layout.faithful if isinstance(weights.layout, PackedLayout) else none
+    return NoSums(), FaultMaxima(none, none, none, flawed & ~unfit, unfit)
 
 
 def fault_compute(_: NoSums, __: FaultMaxima) -> dict[str, Scalar]:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from lightning_rollout_is.functional.statistics.accumulate import NoMaxima, total
+from lightning_rollout_is.functional.statistics.accumulate import NoMaxima
 from lightning_rollout_is.functional.weights import ImportanceWeights
 from lightning_rollout_is.types import Scalar
 
@@ -17,9 +17,9 @@ class MaskingSums(NamedTuple):
 
 
 def masking_update(weights: ImportanceWeights) -> tuple[MaskingSums, NoMaxima]:
-    """Counts of one batch."""
-    masked, counts = weights.layout.sum(weights.outside), weights.counts
-    return MaskingSums(counts.tokens, total(masked), counts.sequences, total(masked > 0)), NoMaxima()
+    """What each sequence adds, (sequences,) each."""
+    outside = weights.units.outside
+    return MaskingSums(weights.sums.tokens, outside, weights.sequences, outside > 0), NoMaxima()
 
 
 def masking_compute(sums: MaskingSums, _: NoMaxima) -> dict[str, Scalar]:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from lightning_rollout_is.functional.statistics.accumulate import NoMaxima, total
+from lightning_rollout_is.functional.statistics.accumulate import NoMaxima
 from lightning_rollout_is.functional.weights import ImportanceWeights
 from lightning_rollout_is.types import Scalar
 
@@ -15,9 +15,9 @@ class MissingSums(NamedTuple):
 
 
 def missing_update(weights: ImportanceWeights) -> tuple[MissingSums, NoMaxima]:
-    """Counts of one batch."""
-    missing = total(weights.tokens.missing)
-    return MissingSums(total(weights.tokens.valid) + missing, missing), NoMaxima()
+    """What each sequence adds, (sequences,) each."""
+    sums = weights.sums
+    return MissingSums(sums.inside, sums.inside - sums.tokens), NoMaxima()
 
 
 def missing_compute(sums: MissingSums, _: NoMaxima) -> dict[str, Scalar]:

@@ -3,10 +3,9 @@
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
-from lightning_rollout_is.functional.aggregate import LOG_WEIGHT_LIMIT
-from lightning_rollout_is.functional.statistics.accumulate import largest, total, where_counted
+from lightning_rollout_is.functional.excess import clamped
+from lightning_rollout_is.functional.statistics.accumulate import where_counted
 from lightning_rollout_is.functional.weights import ImportanceWeights
 from lightning_rollout_is.types import Scalar
 
@@ -32,25 +31,21 @@ class PerplexityMaxima(NamedTuple):
 
 
 def perplexity_update(weights: ImportanceWeights) -> tuple[PerplexitySums, PerplexityMaxima]:
-    """Sums and maxima of one batch."""
-    lengths, present = weights.units.sequence_tokens, weights.units.sequence_tokens > 0
-
-    def mean(x: Tensor) -> Tensor:
-        return weights.layout.sum(x) / lengths.clamp(min=1.0)
-
-    training, rollout = -mean(weights.tokens.old_log_prob), -mean(weights.tokens.rollout_log_prob)
-    difference = -mean(weights.tokens.log_ratio)
+    """What each sequence adds, (sequences,) each."""
+    present = weights.sums.tokens > 0
+    training, rollout = -weights.mean(weights.sums.old_log_prob), -weights.mean(weights.sums.rollout_log_prob)
+    difference = -weights.mean(weights.sums.log_ratio)
     sums = PerplexitySums(
-        sequences=weights.counts.sequences,
-        training_ppl=total(_exp(training).where(present, 0.0)),
-        rollout_ppl=total(_exp(rollout).where(present, 0.0)),
-        training_log_ppl=total(training),
-        rollout_log_ppl=total(rollout),
-        log_ppl_difference=total(difference),
-        log_ppl_distance=total(difference.abs()),
-        ppl_ratio=total(_exp(difference).where(present, 0.0)),
+        sequences=weights.sequences,
+        training_ppl=clamped(training).exp().where(present, 0.0),
+        rollout_ppl=clamped(rollout).exp().where(present, 0.0),
+        training_log_ppl=training,
+        rollout_log_ppl=rollout,
+        log_ppl_difference=difference,
+        log_ppl_distance=difference.abs(),
+        ppl_ratio=clamped(difference).exp().where(present, 0.0),
     )
-    return sums, PerplexityMaxima(largest(difference, present), largest(-difference, present))
+    return sums, PerplexityMaxima(difference.where(present, -torch.inf), (-difference).where(present, -torch.inf))
 
 
 def perplexity_compute(sums: PerplexitySums, maxima: PerplexityMaxima) -> dict[str, Scalar]:
@@ -82,6 +77,3 @@ def perplexity_compute(sums: PerplexitySums, maxima: PerplexityMaxima) -> dict[s
         "mismatch_ppl_ratio": sums.ppl_ratio / count,
     }
 
-
-def _exp(x: Tensor) -> Tensor:
-    return torch.exp(x.clamp(-LOG_WEIGHT_LIMIT, LOG_WEIGHT_LIMIT))

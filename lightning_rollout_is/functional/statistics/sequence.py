@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import torch
 
-from lightning_rollout_is.functional.statistics.accumulate import largest, total, where_counted
+from lightning_rollout_is.functional.bound import outside
+from lightning_rollout_is.functional.statistics.accumulate import where_counted
 from lightning_rollout_is.functional.weights import ImportanceWeights
 from lightning_rollout_is.types import Scalar
 
@@ -28,17 +29,12 @@ class SequenceMaxima(NamedTuple):
 
 
 def sequence_update(weights: ImportanceWeights) -> tuple[SequenceSums, SequenceMaxima]:
-    """Sums and maxima of one batch."""
-    present = weights.units.sequence_tokens > 0
-    excess = weights.units.sequence_excess
-    sums = SequenceSums(
-        sequences=weights.counts.sequences,
-        excess=total(excess),
-        excess_squared=total(excess.square()),
-        high=total((excess > weights.upper - 1.0) & present),
-        low=total((excess < weights.lower - 1.0) & present),
-    )
-    return sums, SequenceMaxima(largest(excess, present), largest(-excess, present))
+    """What each sequence adds, (sequences,) each."""
+    present = weights.sums.tokens > 0
+    excess = weights.mean(weights.units.excess)
+    high, low = outside(excess, weights.thresholds)
+    sums = SequenceSums(weights.sequences, excess, excess.square(), high & present, low & present)
+    return sums, SequenceMaxima(excess.where(present, -torch.inf), (-excess).where(present, -torch.inf))
 
 
 def sequence_compute(sums: SequenceSums, maxima: SequenceMaxima) -> dict[str, Scalar]:

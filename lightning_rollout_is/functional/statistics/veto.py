@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from lightning_rollout_is.functional.statistics.accumulate import NoMaxima, total
+from lightning_rollout_is.functional.statistics.accumulate import NoMaxima
 from lightning_rollout_is.functional.weights import ImportanceWeights
 from lightning_rollout_is.types import Scalar
 
@@ -17,9 +17,9 @@ class VetoSums(NamedTuple):
 
 
 def veto_update(weights: ImportanceWeights) -> tuple[VetoSums, NoMaxima]:
-    """Counts of one batch."""
-    counts, veto = weights.counts, weights.veto
-    return VetoSums(counts.tokens, total(veto.catastrophic), counts.sequences, total(veto.vetoed)), NoMaxima()
+    """What each sequence adds, (sequences,) each."""
+    sums = weights.sums
+    return VetoSums(sums.tokens, sums.catastrophic, weights.sequences, weights.vetoed), NoMaxima()
 
 
 def veto_compute(sums: VetoSums, _: NoMaxima) -> dict[str, Scalar]:

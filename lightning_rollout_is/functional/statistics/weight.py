@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import torch
 
-from lightning_rollout_is.functional.aggregate import LOG_WEIGHT_LIMIT
-from lightning_rollout_is.functional.layout import accumulation_dtype
-from lightning_rollout_is.functional.statistics.accumulate import largest, total, where_counted
+from lightning_rollout_is.functional.excess import LOG_WEIGHT_LIMIT
+from lightning_rollout_is.functional.statistics.accumulate import where_counted
 from lightning_rollout_is.functional.weights import ImportanceWeights
 from lightning_rollout_is.types import Scalar
 
@@ -34,20 +33,18 @@ class WeightMaxima(NamedTuple):
 
 
 def weight_update(weights: ImportanceWeights) -> tuple[WeightSums, WeightMaxima]:
-    """Sums and maxima of one batch."""
-    units, bounded = weights.units, weights.bounded
-    # Widened before it is squared: what float32 rounds off the squares would remain as a spread that is not there.
-    inside = units.excess.to(accumulation_dtype(units.excess)).clamp(weights.lower - 1.0, weights.upper - 1.0)
+    """What each sequence adds, (sequences,) each."""
+    units = weights.units
     sums = WeightSums(
-        tokens=weights.counts.tokens,
-        excess=total(units.excess * units.tokens),
-        bounded_excess=total(inside * units.tokens),
-        bounded_excess_squared=total(inside.square() * units.tokens),
-        high=total(units.share.where(bounded.high, 0.0)),
-        low=total(units.share.where(bounded.low, 0.0)),
-        share=weights.counts.share,
+        tokens=weights.sums.tokens,
+        excess=units.excess,
+        bounded_excess=units.bounded_excess,
+        bounded_excess_squared=units.bounded_excess_squared,
+        high=units.high,
+        low=units.low,
+        share=units.share,
     )
-    return sums, WeightMaxima(largest(units.log_weight, units.present), largest(-units.log_weight, units.present))
+    return sums, WeightMaxima(units.largest, -units.smallest)
 
 
 def weight_compute(sums: WeightSums, maxima: WeightMaxima) -> dict[str, Scalar]:
