@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lightning_rollout_is.config import RolloutISConfig
 from lightning_rollout_is.first_look import FirstLook
-from lightning_rollout_is.functional.weights import ImportanceWeights, importance_weights
+from lightning_rollout_is.metrics.measure import Measured
 from lightning_rollout_is.metrics.rollout_is import RolloutISMetrics
 from lightning_rollout_is.types import CuSeqlens, TokenFloat, TokenMask
 
@@ -55,7 +55,8 @@ class RolloutISMixin:
         Args:
             algorithm: A :class:`RolloutISConfig`, or the ``algorithm`` block as a dict or ``DictConfig``. A module that
                 calls ``save_hyperparameters()`` takes the dict: Lightning refuses frozen dataclasses there.
-            metric_kwargs: For :class:`RolloutISMetrics`. ``process_group`` names the ranks that hold different data,
+            metric_kwargs: For :class:`RolloutISMetrics`. ``compile=True`` compiles weights and statistics into one
+                kernel at the first batch. ``process_group`` names the ranks that hold different data,
                 where others hold copies of it (tensor parallelism): copies would be counted again. Under
                 ``ModelParallelStrategy`` that is ``self.device_mesh["data_parallel"].get_group()``, in
                 ``configure_model``. Ranks outside the group are not told of input that is refused inside it.
@@ -143,11 +144,11 @@ class RolloutISMixin:
 
     def _rollout_is_measured(
         self, metrics: RolloutISMetrics, inputs: tuple[Any, ...], token_loss: Tensor | None = None
-    ) -> ImportanceWeights | None:
+    ) -> Measured | None:
         """The weights, recorded; ``None`` where input is refused that the callback will tell all ranks of."""
         recording = self._rollout_is_recording()
         try:
-            weights = _weights_of(inputs, token_loss, self.rollout_is_config)
+            weights = _weights_of(metrics, inputs, token_loss)
         except ValueError as refused:
             # Raised here, it would stop this rank alone, and the others would wait for its gradient.
             if not (recording and self.rollout_is_defers and _several_ranks() and isinstance(inputs[2], Tensor)):
@@ -182,12 +183,11 @@ def _indicator(response_mask: Tensor) -> Tensor:
     return (response_mask != 0).to(dtype)
 
 
-def _weights_of(inputs: tuple[Any, ...], token_loss: Tensor | None, config: RolloutISConfig) -> ImportanceWeights:
+def _weights_of(metrics: RolloutISMetrics, inputs: tuple[Any, ...], token_loss: Tensor | None) -> Measured:
     for name, tensor in zip(LOG_PROBS, inputs, strict=False):
         if not isinstance(tensor, Tensor):
-            _refuse(name, tensor, config)
-    *tokens, cu_seqlens = inputs
-    weights = importance_weights(*tokens, cu_seqlens=cu_seqlens, **config.weight_options)
+            _refuse(name, tensor, metrics.config)
+    weights = metrics.measure(*inputs)
     if token_loss is not None and token_loss.shape != weights.weight.shape:
         raise ValueError(
             f"token_loss {tuple(token_loss.shape)} and response_mask {tuple(weights.weight.shape)} must have one "

@@ -83,9 +83,8 @@ def sequence_units(sums: TokenSums, level: Level, thresholds: Thresholds) -> tup
         ValueError: Another level.
     """
     require_level(level)
-    count, log_weight = sums.tokens, sums.log_ratio
-    present = count > 0
-    share = present.to(count.dtype) + sums.flaw
+    count, log_weight, share = sums.tokens, sums.log_ratio, sums.tokens.sign()
+    absent = count == 0
     if level == "geometric":
         log_weight, share = log_weight / count.clamp(min=1.0), count
     excess = excess_of(clamped(log_weight))
@@ -95,12 +94,12 @@ def sequence_units(sums: TokenSums, level: Level, thresholds: Thresholds) -> tup
         excess=excess * count,
         bounded_excess=bounded * count,
         bounded_excess_squared=bounded.square() * count,
-        high=share.where(high, 0.0),
-        low=share.where(low, 0.0),
+        high=share * high,
+        low=share * low,
         share=share,
-        outside=count.where(high | low, 0.0),
-        largest=log_weight.where(present, -torch.inf),
-        smallest=log_weight.where(present, torch.inf),
+        outside=count * (high | low),
+        largest=log_weight.masked_fill(absent, -torch.inf),
+        smallest=log_weight.masked_fill(absent, torch.inf),
     )
     return clamped(log_weight), units
 

@@ -32,55 +32,61 @@ class Block(NamedTuple):
     excess: Tensor
     """Gets the raw weight minus 1."""
     spare: Tensor
+    wide: Tensor
+    """In float64, for sums. ``sum(dtype=float64)`` would make a tensor of its own each time."""
 
-    def read(self, log_veto: float) -> list[Tensor]:
-        """The fields of :class:`TokenSums`, (rows,) each, the last as a count of malformed values.
+    def read(self, log_veto: float) -> tuple[list[Tensor], list[Tensor]]:
+        """Sums over each sequence, (rows,) each.
 
         Args:
             log_veto: Below 0, since the log ratio of a token that is not valid is 0.
+
+        Returns:
+            In float64: log ratio, rollout log-prob, K3. Counts, which are exact in float32: valid tokens, tokens inside
+            the mask, catastrophic tokens, malformed values.
         """
         inside, malformed = self._indicate()
         self._validate()
         old, rollout = self.log_weight, self.excess
-        rollout_total, log_ratio = _exact_total(rollout), old.sub_(rollout)
-        sums = [_total(self.valid), inside, _exact_total(log_ratio), rollout_total]
-        catastrophic = _total(torch.lt(log_ratio, log_veto, out=self.spare))
+        rollout_sum, log_ratio = self._sum(rollout), old.sub_(rollout)
+        sums = [self._sum(log_ratio), rollout_sum]
+        catastrophic = torch.lt(log_ratio, log_veto, out=self.spare).sum(-1)
         capped = torch.clamp(log_ratio, max=LOG_WEIGHT_LIMIT, out=self.spare)
         torch.expm1(log_ratio.clamp_(-LOG_WEIGHT_LIMIT, LOG_WEIGHT_LIMIT), out=self.excess)
-        k3 = _exact_total(torch.sub(self.excess, capped, out=self.spare))
-        return [*sums, k3, catastrophic, malformed]
+        k3 = self._sum(torch.sub(self.excess, capped, out=self.spare))
+        return [*sums, k3], [self.valid.sum(-1), inside, catastrophic, malformed]
 
-    def weigh(self, weight: Tensor, mode: Mode, thresholds: Thresholds) -> list[Tensor]:
+    def weigh(self, weight: Tensor, mode: Mode, thresholds: Thresholds) -> tuple[list[Tensor], list[Tensor]]:
         """Write each token's weight after its bounds; the block has been read, and is spent.
 
         Returns:
-            Of the raw weights: excess, bounded excess and its square summed, counts above and below the thresholds,
-            largest and smallest log weight; (rows,) each.
+            Of the raw weights, (rows,) each. In float64: excess, bounded excess, its square. Not widened: counts above
+            and below the thresholds, largest and smallest log weight.
         """
         upper, lower = thresholds.upper - 1.0, thresholds.lower - 1.0
-        high = _total(torch.gt(self.excess, upper, out=self.spare))
-        low = _total(torch.lt(self.excess, lower, out=self.spare))
+        high = torch.gt(self.excess, upper, out=self.spare).sum(-1)
+        low = torch.lt(self.excess, lower, out=self.spare).sum(-1)
         torch.exp(self.log_weight, out=weight).mul_(self.valid)
         if mode == "truncate":
             weight.clamp_(max=thresholds.upper)
         else:
             weight.mul_(torch.le(self.excess, upper, out=self.spare))
             weight.mul_(torch.ge(self.excess, lower, out=self.spare))
-        excess, bounded = _exact_total(self.excess), self.excess.clamp_(lower, upper)
-        squares = torch.linalg.vector_norm(bounded, dim=-1, dtype=torch.float64).square_()
-        return [excess, _exact_total(bounded), squares, high, low, *self._extremes()]
+        excess, bounded = self._sum(self.excess), self.wide.clamp_(lower, upper)
+        squares = torch.linalg.vector_norm(bounded, dim=-1).square_()
+        return [excess, bounded.sum(-1), squares], [high, low, *self._extremes()]
 
     def _indicate(self) -> tuple[Tensor, Tensor]:
         """Tokens inside the mask, and how far its values are from being 0 or 1."""
         mask = self.response_mask
         valid = self.valid.copy_(mask.view(torch.int8) if mask.dtype == torch.bool else mask)
-        inside = _total(valid)
+        inside = valid.sum(-1)
         if mask.dtype == torch.bool:
             return inside, torch.zeros_like(inside)
-        return inside, _total(torch.sub(valid, 1.0, out=self.spare).mul_(valid).abs_())
+        return inside, torch.sub(valid, 1.0, out=self.spare).mul_(valid).abs_().sum(-1)
 
     def _validate(self) -> None:
-        """Take missing tokens out of ``valid``; the log-probs go to ``log_weight`` and ``excess``, 0 where not valid."""
+        """Take missing tokens out of ``valid``; put the log-probs that remain into ``log_weight`` and ``excess``."""
         same = self.old_log_prob.dtype == self.rollout_log_prob.dtype == self.valid.dtype
         old = self.old_log_prob if same else self.log_weight.copy_(self.old_log_prob)
         rollout = self.rollout_log_prob if same else self.excess.copy_(self.rollout_log_prob)
@@ -89,6 +95,9 @@ class Block(NamedTuple):
         self.valid.mul_(torch.gt(rollout, MISSING_AT_MOST, out=self.spare))
         _keep(old, self.valid, out=self.log_weight)
         _keep(rollout, self.valid, out=self.excess)
+
+    def _sum(self, x: Tensor) -> Tensor:
+        return self.wide.copy_(x).sum(-1)
 
     def _extremes(self) -> tuple[Tensor, Tensor]:
         away = self.valid.sub_(1.0).mul_(_FAR)
@@ -99,12 +108,3 @@ class Block(NamedTuple):
 def _keep(x: Tensor, valid: Tensor, out: Tensor) -> None:
     """``x`` where ``valid`` is 1; 0 where it is 0, whatever ``x`` is there: what times 0 is NaN becomes 0."""
     torch.mul(x, valid, out=out).nan_to_num_(0.0, torch.inf, -torch.inf)
-
-
-def _total(x: Tensor) -> Tensor:
-    """Sum over each row of what float32 adds exactly: counts."""
-    return x.sum(-1)
-
-
-def _exact_total(x: Tensor) -> Tensor:
-    return x.sum(-1, dtype=torch.float64)

@@ -17,8 +17,8 @@ from lightning_rollout_is.functional.sums import TokenSums, with_flaw
 from lightning_rollout_is.functional.thresholds import Thresholds
 from lightning_rollout_is.types import TokenFloat
 
-# Seven float32 tensors of this size fit the second-level cache of a core, and ATen does not divide one among threads.
-_TOKENS = 1 << 15
+# Small enough for the last-level cache, large enough that calling some forty operations a block does not count.
+_TOKENS = 1 << 17
 _LONGEST = 1 << 24  # float32 counts exactly up to here
 
 
@@ -32,15 +32,15 @@ class Blocks(NamedTuple):
     @classmethod
     def fit(cls, tensors: tuple[Tensor, Tensor, Tensor], layout: Layout, thresholds: Thresholds) -> bool:
         """Whether a batch can be read in blocks; :class:`Tokens` can read any."""
-        if not isinstance(layout, PaddedLayout) or torch.compiler.is_compiling():
+        if not isinstance(layout, PaddedLayout) or _traced():
             return False
         old, rollout, mask = tensors
         dtype = compute_dtype(old, rollout)
         return (
             all(type(tensor) is Tensor and tensor.device.type == "cpu" for tensor in tensors)
-            and 0 < mask.numel()
+            and mask.numel() > 0
             and mask.shape[-1] <= _LONGEST
-            and torch.promote_types(dtype, mask.dtype) == dtype
+            and mask.dtype in (torch.bool, dtype, torch.float32, torch.int64, torch.int32, torch.uint8, torch.int8)
             # A token that is not valid has log ratio 0: here it must not count as outside or catastrophic.
             and thresholds.lower <= 1.0 <= thresholds.upper
             and thresholds.veto < 1.0
@@ -48,45 +48,56 @@ class Blocks(NamedTuple):
 
     def indicated(self, thresholds: Thresholds) -> tuple[TokenFloat, TokenSums]:
         """As :meth:`Tokens.indicated`."""
-        valid, spare = self._empty(*self.response_mask.shape), self._spare(3)
-        parts = [
-            torch.stack(Block(*inputs, valid[rows], *spare[:, : len(inputs[0])]).read(thresholds.log_veto))
-            for rows, inputs in self._split()
-        ]
-        return valid, with_flaw(TokenSums(*torch.cat(parts, 1).unbind()))
+        valid = self._empty(*self.response_mask.shape)
+        read = [block.read(thresholds.log_veto) for block, _ in self._split(valid)]
+        return valid, _token_sums(*_joined(read))
 
     def weighed(self, mode: Mode, thresholds: Thresholds) -> tuple[TokenFloat, TokenSums, Units]:
         """As :meth:`Tokens.weighed`."""
-        weight, spare, parts = self._empty(*self.response_mask.shape), self._spare(4), []
-        for rows, inputs in self._split():
-            block = Block(*inputs, *spare[:, : len(inputs[0])])
-            parts.append(torch.stack([*block.read(thresholds.log_veto), *block.weigh(weight[rows], mode, thresholds)]))
-        columns = torch.cat(parts, 1).unbind()
-        sums = with_flaw(TokenSums(*columns[:7]))
-        return weight, sums, _units(sums, *columns[7:])
+        weight, read, weighed = self._empty(*self.response_mask.shape), [], []
+        for block, rows in self._split():
+            read.append(block.read(thresholds.log_veto))
+            weighed.append(block.weigh(weight[rows], mode, thresholds))
+        sums = _token_sums(*_joined(read))
+        return weight, sums, _units(sums, *_joined(weighed))
 
-    def _split(self) -> Iterator[tuple[slice, tuple[Tensor, ...]]]:
-        """Blocks of rows: where they are, and the three tensors there."""
-        count, step = self.response_mask.shape[0], self._rows_of_a_block
+    def _split(self, valid: Tensor | None = None) -> Iterator[tuple[Block, slice]]:
+        """Each block, and the rows that it has of the batch; all write over the same tensors, but keep ``valid``."""
+        count, length = self.response_mask.shape
+        step = min(count, max(1, _TOKENS // length))
+        spare = [self._empty(step, length) for _ in range(4 if valid is None else 3)]
+        wide = torch.empty(step, length, dtype=torch.float64)
         for start in range(0, count, step):
-            rows = slice(start, start + step)
-            yield rows, tuple(tensor.detach()[rows] for tensor in self)
-
-    @property
-    def _rows_of_a_block(self) -> int:
-        rows, length = self.response_mask.shape
-        return min(rows, max(1, _TOKENS // length))
-
-    def _spare(self, count: int) -> Tensor:
-        return self._empty(count, self._rows_of_a_block, self.response_mask.shape[1])
+            rows = slice(start, min(start + step, count))
+            places = [place[: rows.stop - start] for place in (*spare, wide)]
+            kept = [] if valid is None else [valid[rows]]
+            yield Block(*(tensor[rows] for tensor in self), *kept, *places), rows
 
     def _empty(self, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=compute_dtype(self.old_log_prob, self.rollout_log_prob))
 
 
-def _units(sums: TokenSums, *columns: Tensor) -> Units:
-    excess, bounded, squares, high, low, largest, smallest = columns
-    present = sums.tokens > 0
+def _traced() -> bool:
+    """Whether a compiler or a function transform (``torch.vmap``) is at work: neither can write over tensors."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
+def _joined(blocks: list[tuple[list[Tensor], list[Tensor]]]) -> tuple[Tensor, Tensor]:
+    """Columns of all sequences from those of each block, (columns, sequences) each, in float64."""
+    exact, counts = ([torch.stack(columns) for columns in part] for part in zip(*blocks, strict=True))
+    return torch.cat(exact, 1), torch.cat(counts, 1).double()
+
+
+def _token_sums(exact: Tensor, counts: Tensor) -> TokenSums:
+    log_ratio, rollout, k3 = exact
+    tokens, inside, catastrophic, malformed = counts
+    return with_flaw(TokenSums(tokens, inside, log_ratio, rollout, k3, catastrophic, malformed))
+
+
+def _units(sums: TokenSums, exact: Tensor, counts: Tensor) -> Units:
+    excess, bounded, squares = exact
+    high, low, largest, smallest = counts
+    absent = sums.tokens == 0
     return Units(
         excess=excess,
         bounded_excess=bounded,
@@ -95,6 +106,6 @@ def _units(sums: TokenSums, *columns: Tensor) -> Units:
         low=low,
         share=sums.tokens,
         outside=high + low,
-        largest=largest.where(present, -torch.inf),
-        smallest=smallest.where(present, torch.inf),
+        largest=largest.masked_fill(absent, -torch.inf),
+        smallest=smallest.masked_fill(absent, torch.inf),
     )

@@ -68,7 +68,7 @@ def compute_log_ratio(old_log_prob: TokenFloat, rollout_log_prob: TokenFloat, re
 
 def compute_dtype(old_log_prob: Tensor, rollout_log_prob: Tensor) -> torch.dtype:
     """Float32, or float64 if either log-prob has it."""
-    return torch.promote_types(torch.promote_types(old_log_prob.dtype, rollout_log_prob.dtype), torch.float32)
+    return torch.float64 if torch.float64 in (old_log_prob.dtype, rollout_log_prob.dtype) else torch.float32
 
 
 def require_like_shapes(old_log_prob: Tensor, rollout_log_prob: Tensor, response_mask: Tensor) -> None:
@@ -90,5 +90,6 @@ def require_like_shapes(old_log_prob: Tensor, rollout_log_prob: Tensor, response
     if not old_log_prob.shape == rollout_log_prob.shape == response_mask.shape:
         raise ValueError(
             f"old_log_prob {tuple(old_log_prob.shape)}, rollout_log_prob {tuple(rollout_log_prob.shape)} and "
-            f"response_mask {tuple(response_mask.shape)} must have one shape: (batch, seq), or (tokens,) with cu_seqlens"
+            f"response_mask {tuple(response_mask.shape)} must have one shape: (batch, seq), or (tokens,) with "
+            "cu_seqlens"
         )

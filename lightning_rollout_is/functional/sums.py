@@ -70,5 +70,5 @@ def token_sums(tokens: LogRatio, layout: Layout, log_veto: float) -> TokenSums:
 
 def with_flaw(sums: TokenSums) -> TokenSums:
     """The sums, given the number of malformed tokens as ``flaw``: no plausible quotient comes of those."""
-    flaw = torch.zeros_like(sums.flaw).masked_fill(sums.flaw != 0.0, torch.nan)
+    flaw = sums.flaw.masked_fill(sums.flaw != 0.0, torch.nan)
     return sums._replace(tokens=sums.tokens + flaw, inside=sums.inside + flaw, flaw=flaw)

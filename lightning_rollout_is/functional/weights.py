@@ -26,16 +26,15 @@ class ImportanceWeights(NamedTuple):
     """Applied weights in [0, upper], shape of the inputs; 0 outside the mask, on missing tokens and where vetoed."""
     sums: TokenSums
     units: Units
-    vetoed: SequenceBool
-    """Whether the veto rejects the sequence."""
-    sequences: SequenceFloat
-    """1 where the sequence holds a valid token, else 0; NaN where ``sums.flaw`` is."""
+    absent: SequenceBool
+    """Whether a sequence has no valid token, and so counts in nothing but the missing tokens."""
     layout: Layout
     thresholds: Thresholds
 
-    def mean(self, x: SequenceFloat) -> SequenceFloat:
-        """Mean over each sequence's valid tokens of what sums to ``x``; 0 without one."""
-        return x / self.sums.tokens.clamp(min=1.0)
+    @property
+    def sequences(self) -> SequenceFloat:
+        """1 for each sequence with a valid token, else 0; NaN where ``sums.flaw`` is."""
+        return self.sums.tokens.sign()
 
 
 @torch.no_grad()
@@ -88,16 +87,18 @@ def importance_weights(
     reader, layout = _reader(old_log_prob, rollout_log_prob, response_mask, cu_seqlens, thresholds)
     if level == "token":
         weight, sums, units = reader.weighed(mode, thresholds)
-        factor = torch.ones_like(sums.tokens)
+        factor = _kept(sums)
     else:
         weight, sums = reader.indicated(thresholds)
         log_weight, units = sequence_units(sums, level, thresholds)
-        factor = bound(log_weight, mode, thresholds)
-    vetoed = sums.catastrophic > 0
-    factor = factor.masked_fill(vetoed, 0.0) + sums.flaw
+        factor = bound(log_weight, mode, thresholds) * _kept(sums)
     weight.mul_(layout.expand(factor.to(weight.dtype)))
-    sequences = (sums.tokens > 0).to(sums.flaw.dtype) + sums.flaw
-    return ImportanceWeights(weight, sums, units, vetoed, sequences, layout, thresholds)
+    return ImportanceWeights(weight, sums, units, sums.tokens == 0, layout, thresholds)
+
+
+def _kept(sums: TokenSums) -> SequenceFloat:
+    """1, 0 for a sequence with a catastrophic token, NaN for one with a flaw."""
+    return 1.0 - sums.catastrophic.sign() + sums.flaw
 
 
 def _reader(

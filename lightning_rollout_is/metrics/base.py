@@ -14,7 +14,9 @@ from lightning_rollout_is.choices import LEVELS, MODES
 from lightning_rollout_is.config import RolloutISConfig
 from lightning_rollout_is.functional.layout import accumulation_dtype
 from lightning_rollout_is.functional.statistics import Statistic
-from lightning_rollout_is.functional.weights import ImportanceWeights, importance_weights
+from lightning_rollout_is.functional.weights import ImportanceWeights
+from lightning_rollout_is.metrics.compiled import compiled_measure
+from lightning_rollout_is.metrics.measure import Measured, measure
 from lightning_rollout_is.metrics.packed import Packing
 from lightning_rollout_is.types import CuSeqlens, TokenFloat, TokenMask
 
@@ -25,6 +27,7 @@ class PackedMetric(Metric):
     Args:
         config: Settings with a threshold, or an ``algorithm`` mapping that holds them.
         statistics: What to accumulate.
+        compile: Compile weights and statistics into one kernel with ``torch.compile``, at the first batch.
         kwargs: As for any ``torchmetrics.Metric`` (``process_group``, ``sync_on_compute``, ...).
 
     Raises:
@@ -37,12 +40,17 @@ class PackedMetric(Metric):
     packed: Tensor
 
     def __init__(
-        self, config: RolloutISConfig | Mapping[Any, Any], statistics: tuple[Statistic, ...], **kwargs: Any
+        self,
+        config: RolloutISConfig | Mapping[Any, Any],
+        statistics: tuple[Statistic, ...],
+        compile: bool = False,
+        **kwargs: Any,
     ) -> None:
         # A configuration file may spell every argument out as null.
         kwargs["dist_sync_fn"] = kwargs.get("dist_sync_fn") or gather
         super().__init__(**kwargs)
         self.config = RolloutISConfig.of(config)
+        self.compiled = compile
         self.packing = Packing(statistics, _settings(self.config))
         self.add_state("packed", self.packing.empty(), dist_reduce_fx=self.packing.merge)
 
@@ -53,7 +61,7 @@ class PackedMetric(Metric):
         response_mask: TokenMask,
         cu_seqlens: CuSeqlens | None = None,
         *,
-        weights: ImportanceWeights | None = None,
+        weights: ImportanceWeights | Measured | None = None,
     ) -> None:
         """Add a batch. No collective, no host sync.
 
@@ -62,7 +70,8 @@ class PackedMetric(Metric):
             rollout_log_prob: Rollout log-prob of the same token.
             response_mask: 1 on tokens that the policy generated, 0 elsewhere.
             cu_seqlens: Sequence boundaries of packed tokens.
-            weights: The importance weights of the same tensors under the same settings, if they exist already.
+            weights: What :func:`importance_weights` or :meth:`measure` gave for the same tensors under the same
+                settings, if that exists already.
 
         Raises:
             TorchMetricsUserError: Called between ``sync()`` and ``unsync()``.
@@ -73,11 +82,41 @@ class PackedMetric(Metric):
                 f"{type(self).__name__} holds the data of all ranks since sync(); call unsync() before update()"
             )
         if weights is None:
-            weights = importance_weights(
-                old_log_prob, rollout_log_prob, response_mask, cu_seqlens=cu_seqlens, **self.config.weight_options
-            )
-        batch = self.packing.pack(weights)
+            weights = self.measure(old_log_prob, rollout_log_prob, response_mask, cu_seqlens)
+        batch = weights.packed if isinstance(weights, Measured) else self.packing.pack(weights)
         self.packed = self.packing.add(self.packed.to(batch.device), batch)
+
+    def measure(
+        self,
+        old_log_prob: TokenFloat,
+        rollout_log_prob: TokenFloat,
+        response_mask: TokenMask,
+        cu_seqlens: CuSeqlens | None = None,
+    ) -> Measured:
+        """The weights of a batch and what it would add, for :meth:`update`, which has the same arguments."""
+        batch = old_log_prob, rollout_log_prob, response_mask, cu_seqlens
+        if self.compiled and not torch.compiler.is_compiling():
+            return compiled_measure(self.config, self.packing)(*batch)
+        return measure(self.config, self.packing, *batch)
+
+    def weigh(
+        self,
+        old_log_prob: TokenFloat,
+        rollout_log_prob: TokenFloat,
+        response_mask: TokenMask,
+        cu_seqlens: CuSeqlens | None = None,
+    ) -> TokenFloat:
+        """Add a batch, and give the weights that multiply its loss: in [0, upper], its shape, without gradient.
+
+        Example:
+            >>> from lightning_rollout_is import RolloutISMetrics
+            >>> metrics = RolloutISMetrics({"rollout_is_threshold": 2.0})
+            >>> metrics.weigh(torch.tensor([[-1.0, -1.0]]), torch.tensor([[-1.5, -3.0]]), torch.ones(1, 2))
+            tensor([[1.6487, 2.0000]])
+        """
+        measured = self.measure(old_log_prob, rollout_log_prob, response_mask, cu_seqlens)
+        self.update(old_log_prob, rollout_log_prob, response_mask, cu_seqlens, weights=measured)
+        return measured.weight
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
         """Add what another metric of the same class and settings has counted, or a state dict with its vector.

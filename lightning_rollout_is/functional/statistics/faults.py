@@ -36,12 +36,12 @@ def fault_update(weights: ImportanceWeights) -> tuple[NoSums, FaultMaxima]:
         >>> mask = torch.tensor([[1.0, 0.5]])
         >>> weights = importance_weights(torch.zeros(1, 2), torch.zeros(1, 2), mask, upper=2.0)
         >>> fault_update(weights)[1].malformed_mask
-        tensor([True])
+        tensor([1.], dtype=torch.float64)
     """
-    flawed = weights.sums.flaw.isnan()
+    flawed = weights.sums.flaw.isnan().to(weights.sums.flaw.dtype)
     none = torch.zeros_like(flawed)
-    unfit = flawed & ~weights.layout.faithful if isinstance(weights.layout, PackedLayout) else none
-    return NoSums(), FaultMaxima(none, none, none, flawed & ~unfit, unfit)
+    unfit = flawed * ~weights.layout.faithful if isinstance(weights.layout, PackedLayout) else none
+    return NoSums(), FaultMaxima(none, none, none, flawed - unfit, unfit)
 
 
 def fault_compute(_: NoSums, __: FaultMaxima) -> dict[str, Scalar]:

@@ -32,20 +32,17 @@ class PerplexityMaxima(NamedTuple):
 
 def perplexity_update(weights: ImportanceWeights) -> tuple[PerplexitySums, PerplexityMaxima]:
     """What each sequence adds, (sequences,) each."""
-    present = weights.sums.tokens > 0
-    training, rollout = -weights.mean(weights.sums.old_log_prob), -weights.mean(weights.sums.rollout_log_prob)
-    difference = -weights.mean(weights.sums.log_ratio)
+    totals = weights.sums
+    log_probs = torch.stack([totals.old_log_prob, totals.rollout_log_prob, totals.log_ratio])
+    log_ppl = -log_probs / totals.tokens.clamp(min=1.0)
+    ppl = clamped(log_ppl).exp().masked_fill(weights.absent, 0.0)
+    training, rollout, difference = log_ppl.unbind()
+    training_ppl, rollout_ppl, ratio = ppl.unbind()
     sums = PerplexitySums(
-        sequences=weights.sequences,
-        training_ppl=clamped(training).exp().where(present, 0.0),
-        rollout_ppl=clamped(rollout).exp().where(present, 0.0),
-        training_log_ppl=training,
-        rollout_log_ppl=rollout,
-        log_ppl_difference=difference,
-        log_ppl_distance=difference.abs(),
-        ppl_ratio=clamped(difference).exp().where(present, 0.0),
+        weights.sequences, training_ppl, rollout_ppl, training, rollout, difference, difference.abs(), ratio
     )
-    return sums, PerplexityMaxima(difference.where(present, -torch.inf), (-difference).where(present, -torch.inf))
+    smallest = difference.masked_fill(weights.absent, torch.inf)
+    return sums, PerplexityMaxima(difference.masked_fill(weights.absent, -torch.inf), -smallest)
 
 
 def perplexity_compute(sums: PerplexitySums, maxima: PerplexityMaxima) -> dict[str, Scalar]:
@@ -76,4 +73,3 @@ def perplexity_compute(sums: PerplexitySums, maxima: PerplexityMaxima) -> dict[s
         "mismatch_log_ppl_diff_min": where_counted(count, -maxima.negative_log_ppl_difference),
         "mismatch_ppl_ratio": sums.ppl_ratio / count,
     }
-

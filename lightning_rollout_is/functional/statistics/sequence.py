@@ -30,11 +30,12 @@ class SequenceMaxima(NamedTuple):
 
 def sequence_update(weights: ImportanceWeights) -> tuple[SequenceSums, SequenceMaxima]:
     """What each sequence adds, (sequences,) each."""
-    present = weights.sums.tokens > 0
-    excess = weights.mean(weights.units.excess)
+    sequences = weights.sequences
+    excess = weights.units.excess / weights.sums.tokens.clamp(min=1.0)
     high, low = outside(excess, weights.thresholds)
-    sums = SequenceSums(weights.sequences, excess, excess.square(), high & present, low & present)
-    return sums, SequenceMaxima(excess.where(present, -torch.inf), (-excess).where(present, -torch.inf))
+    sums = SequenceSums(sequences, excess, excess.square(), sequences * high, sequences * low)
+    smallest = excess.masked_fill(weights.absent, torch.inf)
+    return sums, SequenceMaxima(excess.masked_fill(weights.absent, -torch.inf), -smallest)
 
 
 def sequence_compute(sums: SequenceSums, maxima: SequenceMaxima) -> dict[str, Scalar]:
