@@ -86,7 +86,9 @@ def alignment(
     here, width = old[..., 1:-1], old.shape[-1]
     apart = torch.stack([(here - rollout[..., 1 + shift : width - 1 + shift]).abs() for shift in SHIFTS])
     count = compared.sum(dtype=accumulation_dtype(old))
-    tokens_compared = layout.admit(count.masked_fill(tokens.malformed.any(), torch.nan))
+    if tokens.malformed is not None:
+        count = count.masked_fill(tokens.malformed.any(), torch.nan)
+    tokens_compared = layout.admit(count)
     distance = _total(apart.where(compared, 0.0)) / tokens_compared
     closer = _total((apart < apart[1]) & compared) / tokens_compared
     shifts = (distance * MARGIN < distance[1]) & (closer > MAJORITY)

@@ -10,7 +10,7 @@ from torch import Tensor
 LOG_WEIGHT_LIMIT = 20.0
 """A log weight is clamped to plus or minus this before ``exp``, which stays finite in float32 then."""
 
-_TERMS = 8
+_TERMS = 7
 
 
 def clamped(log_weight: Tensor) -> Tensor:
@@ -32,9 +32,9 @@ def excess_of(log_weight: Tensor) -> Tensor:
 
 
 def _series_near_zero(x: Tensor) -> Tensor:
-    """The Taylor series where its first eight terms are exact to the last bit, exp(x) - 1 outside."""
-    near = 0.06 if x.dtype == torch.float64 else 0.5
-    remainder = torch.full_like(x, 1.0 / math.factorial(_TERMS + 1))
-    for term in range(_TERMS, 1, -1):
-        remainder = remainder * x + 1.0 / math.factorial(term)
-    return torch.where(x.abs() < near, x + x * x * remainder, x.exp() - 1.0)
+    """The Taylor series where its first terms are exact to the last bit, ``exp(x) - 1`` outside."""
+    near = 0.01 if x.dtype == torch.float64 else 0.25
+    series = torch.full_like(x, 1.0 / math.factorial(_TERMS))
+    for term in range(_TERMS - 1, 0, -1):
+        series = series * x + 1.0 / math.factorial(term)
+    return torch.where(x.abs() < near, x * series, x.exp() - 1.0)

@@ -24,8 +24,8 @@ class LogRatio(NamedTuple):
     """Inside the mask."""
     valid: TokenBool
     """Inside the mask and not missing a usable log-prob."""
-    malformed: TokenBool
-    """Where the mask is neither 0 nor 1."""
+    malformed: TokenBool | None
+    """Where the mask is neither 0 nor 1; ``None`` for a bool mask, which cannot be."""
 
 
 def compute_log_ratio(old_log_prob: TokenFloat, rollout_log_prob: TokenFloat, response_mask: TokenMask) -> LogRatio:
@@ -59,11 +59,11 @@ def compute_log_ratio(old_log_prob: TokenFloat, rollout_log_prob: TokenFloat, re
     old = old_log_prob.detach().to(dtype)
     rollout = rollout_log_prob.detach().to(old.device, dtype)
     mask = response_mask.detach().to(old.device)
-    inside = mask != 0
+    is_bool = mask.dtype == torch.bool
+    inside = mask if is_bool else mask != 0
     valid = inside & (rollout > MISSING_AT_MOST) & (rollout < torch.inf) & (old < torch.inf)
     old, rollout = old.where(valid, 0.0), rollout.where(valid, 0.0)
-    malformed = inside & (mask != 1) if mask.dtype != torch.bool else inside.new_zeros(()).expand_as(inside)
-    return LogRatio(old - rollout, old, rollout, inside, valid, malformed)
+    return LogRatio(old - rollout, old, rollout, inside, valid, None if is_bool else inside & (mask != 1))
 
 
 def compute_dtype(old_log_prob: Tensor, rollout_log_prob: Tensor) -> torch.dtype:

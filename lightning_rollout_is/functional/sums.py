@@ -53,17 +53,18 @@ def token_sums(tokens: LogRatio, layout: Layout, log_veto: float) -> TokenSums:
     """
     log_ratio = tokens.log_ratio
     # Capping both terms at the same value keeps K3 from going below 0.
+    count = layout.sum(tokens.valid)
     k3 = excess_of(clamped(log_ratio)) - log_ratio.clamp(max=LOG_WEIGHT_LIMIT)
     return with_flaw(
         TokenSums(
-            tokens=layout.sum(tokens.valid),
+            tokens=count,
             inside=layout.sum(tokens.inside),
             log_ratio=layout.sum(log_ratio),
             rollout_log_prob=layout.sum(tokens.rollout_log_prob),
             k3=layout.sum(k3),
             # A log ratio outside the valid tokens is 0, which a threshold of 1 or more would reject.
             catastrophic=layout.sum((log_ratio < log_veto) & tokens.valid),
-            flaw=layout.sum(tokens.malformed),
+            flaw=layout.admit(torch.zeros_like(count)) if tokens.malformed is None else layout.sum(tokens.malformed),
         )
     )
 
