@@ -35,19 +35,24 @@ class CompiledMeasure:
             # What is refused here as well is the caller's fault, and all else the compiler's.
             measured = self._eager(old, rollout, mask, cu_seqlens)
             self._broken = True
+            reason = (str(error).strip() or "no reason given").splitlines()[0]
             rank_zero_warn(
-                f"the importance weights could not be compiled and are computed without a compiler, which gives the "
-                f"same values: {type(error).__name__}: {str(error).strip().splitlines()[0]}",
+                "the importance weights could not be compiled and are computed without a compiler, which gives the "
+                f"same values; leave out compile=True, or mend this: {type(error).__name__}: {reason}",
                 UserWarning,
             )
             return measured
 
     def _run(self, old: Tensor, rollout: Tensor, mask: Tensor, cu_seqlens: Tensor | None) -> Measured:
         if self._compiled is None:
-            self._compiled = torch.compile(self._of_bytes, dynamic=True, fullgraph=True)
+            self._compiled = torch.compile(self._of_bytes, fullgraph=True, options=_options())
         is_bool = mask.dtype == torch.bool
-        mask = mask.view(torch.int8) if is_bool else mask
-        return self._compiled(old.detach(), rollout.detach(), mask.detach(), cu_seqlens, is_bool)
+        tensors = [old.detach(), rollout.detach(), (mask.view(torch.int8) if is_bool else mask).detach()]
+        boundaries = None if cu_seqlens is None else cu_seqlens.detach()
+        for tensor in tensors if boundaries is None else [*tensors, boundaries]:
+            # Not `dynamic=True`, which makes a changeable argument of every threshold as well.
+            torch._dynamo.maybe_mark_dynamic(tensor, list(range(tensor.ndim)))
+        return self._compiled(*tensors, boundaries, is_bool)
 
     def _of_bytes(
         self, old: Tensor, rollout: Tensor, mask: Tensor, cu_seqlens: Tensor | None, is_bool: bool
@@ -60,3 +65,13 @@ class CompiledMeasure:
 def compiled_measure(config: RolloutISConfig, packing: Packing) -> CompiledMeasure:
     """One compiled function for all metrics of the same settings: copies of a metric compile nothing."""
     return CompiledMeasure(config, packing)
+
+
+def _options() -> dict[str, int]:
+    """Keep intermediate results in registers, however many operations they take and use them.
+
+    By default some go to memory: three tensors of the batch's size at the token level.
+    """
+    wanted = {"realize_opcount_threshold": 10_000, "realize_reads_threshold": 1_000}
+    known = set(torch._inductor.list_options())
+    return {name: value for name, value in wanted.items() if name in known}
