@@ -68,12 +68,13 @@ def test_copies_share_what_was_compiled() -> None:
     assert graphs() == 1
 
 
-def test_without_a_compiler_it_warns_once_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch._inductor.config.cpp, "cxx", ("/no/such/compiler",))
-    monkeypatch.setattr(torch._inductor.config, "fx_graph_cache", False)
+def test_without_a_compiler_it_warns_once_and_goes_on() -> None:
     fast, plain = metric(), metric(compile=False)
     tensors = random_tensors(4, 7, "right")
-    with pytest.warns(UserWarning, match="could not be compiled .* leave out compile=True") as warned:
+    with (
+        torch._inductor.config.patch({"cpp.cxx": ("/no/such/compiler",), "fx_graph_cache": False}),
+        pytest.warns(UserWarning, match="could not be compiled .* leave out compile=True") as warned,
+    ):
         weight = fast.weigh(*tensors[:3])
     assert len(warned) == 1
     torch.testing.assert_close(weight, plain.weigh(*tensors[:3]), rtol=0.0, atol=0.0)
