@@ -83,7 +83,7 @@ def sequence_units(sums: TokenSums, level: Level, thresholds: Thresholds) -> tup
         ValueError: Another level.
     """
     require_level(level)
-    count, log_weight, share = sums.tokens, sums.log_ratio, sums.tokens.sign()
+    count, log_weight, share = sums.tokens, sums.log_ratio, sums.present
     absent = count == 0
     if level == "geometric":
         log_weight, share = log_weight / count.clamp(min=1.0), count

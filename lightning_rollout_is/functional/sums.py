@@ -30,6 +30,11 @@ class TokenSums(NamedTuple):
     """0, or NaN for a mask with values other than 0 and 1, or boundaries that do not fit the tokens."""
 
     @property
+    def present(self) -> SequenceFloat:
+        """1 for each sequence with a valid token, else 0; NaN where ``flaw`` is."""
+        return self.tokens.sign() + self.flaw  # the sign of NaN is 0
+
+    @property
     def old_log_prob(self) -> SequenceFloat:
         """Log-prob under the training policy, nats."""
         # This way round: the ratio is small where both log-probs are large, and the training policy's may be -inf.

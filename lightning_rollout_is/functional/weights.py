@@ -31,11 +31,6 @@ class ImportanceWeights(NamedTuple):
     layout: Layout
     thresholds: Thresholds
 
-    @property
-    def sequences(self) -> SequenceFloat:
-        """1 for each sequence with a valid token, else 0; NaN where ``sums.flaw`` is."""
-        return self.sums.tokens.sign()
-
 
 @torch.no_grad()
 def importance_weights(

@@ -67,7 +67,7 @@ def compiled_measure(config: RolloutISConfig, packing: Packing) -> CompiledMeasu
     return CompiledMeasure(config, packing)
 
 
-def _options() -> dict[str, int]:
+def _options() -> dict[str, str | int | bool | Callable[..., object]]:
     """Keep intermediate results in registers, however many operations they take and use them.
 
     By default some go to memory: three tensors of the batch's size at the token level.

@@ -19,7 +19,7 @@ class MaskingSums(NamedTuple):
 def masking_update(weights: ImportanceWeights) -> tuple[MaskingSums, NoMaxima]:
     """What each sequence adds, (sequences,) each."""
     outside = weights.units.outside
-    return MaskingSums(weights.sums.tokens, outside, weights.sequences, outside.sign()), NoMaxima()
+    return MaskingSums(weights.sums.tokens, outside, weights.sums.present, outside.sign()), NoMaxima()
 
 
 def masking_compute(sums: MaskingSums, _: NoMaxima) -> dict[str, Scalar]:

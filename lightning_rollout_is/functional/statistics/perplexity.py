@@ -39,7 +39,7 @@ def perplexity_update(weights: ImportanceWeights) -> tuple[PerplexitySums, Perpl
     training, rollout, difference = log_ppl.unbind()
     training_ppl, rollout_ppl, ratio = ppl.unbind()
     sums = PerplexitySums(
-        weights.sequences, training_ppl, rollout_ppl, training, rollout, difference, difference.abs(), ratio
+        weights.sums.present, training_ppl, rollout_ppl, training, rollout, difference, difference.abs(), ratio
     )
     smallest = difference.masked_fill(weights.absent, torch.inf)
     return sums, PerplexityMaxima(difference.masked_fill(weights.absent, -torch.inf), -smallest)

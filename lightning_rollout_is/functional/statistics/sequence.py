@@ -30,7 +30,7 @@ class SequenceMaxima(NamedTuple):
 
 def sequence_update(weights: ImportanceWeights) -> tuple[SequenceSums, SequenceMaxima]:
     """What each sequence adds, (sequences,) each."""
-    sequences = weights.sequences
+    sequences = weights.sums.present
     excess = weights.units.excess / weights.sums.tokens.clamp(min=1.0)
     high, low = outside(excess, weights.thresholds)
     sums = SequenceSums(sequences, excess, excess.square(), sequences * high, sequences * low)
