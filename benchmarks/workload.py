@@ -42,38 +42,6 @@ def by_level(values: list, form: str) -> str:
 def weighing(name: str, level: str, device: str = "cpu") -> Callable[..., object]:
     """Weights and all statistics of a batch, by one of the three."""
     if name != "reference":
-        return _ours(name, level, device)
+        return RolloutISMetrics(config(level), compile=name == "compiled").to(device).weigh
     published, threshold = reference(), THRESHOLDS[level]
     return lambda *tensors: published(*tensors, rollout_is_level=level, rollout_is_threshold=threshold)
-
-
-def _ours(name: str, level: str, device: str) -> Callable[..., object]:
-    try:
-        return RolloutISMetrics(config(level), compile=name == "compiled").to(device).weigh
-    except (TypeError, ValueError, AttributeError):
-        return _fallback(name, level, device)
-
-
-def _fallback(name, level, device):
-    from lightning_rollout_is import importance_weights
-
-    metrics = RolloutISMetrics(config(level)).to(device)
-    options = metrics.config.weight_options
-
-    def both(*tensors):
-        w = importance_weights(*tensors, **options)
-        return w.weight, metrics.packing.pack(w)
-
-    def eager(*tensors):
-        w = importance_weights(*tensors, **options)
-        metrics.update(*tensors, weights=w)
-        return w.weight
-
-    c = torch.compile(both, dynamic=True, fullgraph=True)
-
-    def compiled(*tensors):
-        w, p = c(*tensors)
-        metrics.packed = metrics.packing.merge(torch.stack([metrics.packed, p]))
-        return w
-
-    return eager if name == "eager" else compiled
