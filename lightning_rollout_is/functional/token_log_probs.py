@@ -69,18 +69,11 @@ def token_log_probs(
 @torch.library.custom_op("lightning_rollout_is::token_log_probs", mutates_args=())
 def _gathered_log_softmax(logits: Tensor, token_ids: Tensor, temperature: float) -> Tensor:
     index, in_vocab = _column_of(token_ids, logits.shape[-1])
-    chosen, largest, largest_prob, total = logits.new_empty((4, len(index), 1), dtype=_compute_dtype(logits))
-    scaled, softmax = _scratch(logits)
+    log_prob = logits.new_empty((*index.shape,), dtype=_compute_dtype(logits))
+    of_block = _by_passes if _on_cpu(logits) else _by_log_softmax
+    scratch = _scratch(logits)
     for rows, block in _row_blocks(logits):
-        z, probs = _scaled(block, temperature, scaled), softmax[: len(block)]
-        torch.softmax(z, -1, out=probs)
-        torch.gather(z, 1, index[rows], out=chosen[rows])
-        torch.amax(z, -1, keepdim=True, out=largest[rows])
-        torch.amax(probs, -1, keepdim=True, out=largest_prob[rows])
-        torch.sum(probs, -1, keepdim=True, out=total[rows])
-    # On a CPU, softmax adds a row up in so few partial sums that it errs by 2e-5 at 128k columns; `sum`, which adds in
-    # pairs, tells by how much. The largest probability does not underflow, whatever the token's own is.
-    log_prob: Tensor = chosen - largest + (largest_prob / total).log()
+        log_prob[rows] = of_block(block, index[rows], temperature, scratch[:, : len(block)])
     return log_prob.masked_fill_(~in_vocab, torch.nan).view(token_ids.shape)
 
 
@@ -97,7 +90,7 @@ def _gradient(grad: Tensor, logits: Tensor, token_ids: Tensor, log_prob: Tensor,
         # In place where the dtypes agree: the block is in the cache, and its memory is touched once.
         out = grad_block if grad_block.dtype == softmax.dtype else softmax[: len(block)]
         torch.softmax(_scaled(block, temperature, scaled), -1, out=out)
-        # As in the forward pass; and no NaN, which would outlast a factor of 0.
+        # What rounding in the softmax makes of 1, see below; and no NaN, which would outlast a factor of 0.
         total = out.sum(-1, keepdim=True).nan_to_num_(1.0)
         out.scatter_add_(1, index[rows], -total)
         out.nan_to_num_().mul_(factor[rows] / total)
@@ -138,6 +131,25 @@ def _column_of(token_ids: Tensor, vocab: int) -> tuple[Tensor, Tensor]:
     return ids.where(in_vocab, 0), in_vocab
 
 
+def _by_passes(block: Tensor, index: Tensor, temperature: float, scratch: Tensor) -> Tensor:
+    """Log-probs of one token a row, (rows, 1), by plain passes over the block.
+
+    A CPU's softmax adds up a row in so few partial sums that it errs by 2e-5 at 128k columns; `sum` adds in pairs. The
+    powers are of 2 for speed alone.
+    """
+    numbers = scratch[0]
+    z = block if block.dtype == numbers.dtype else numbers.copy_(block)
+    chosen, largest = z.gather(1, index), z.amax(-1, keepdim=True)
+    torch.sub(z, largest, out=numbers).mul_(math.log2(math.e) / temperature).exp2_()
+    return (chosen - largest) / temperature - numbers.sum(-1, keepdim=True).log()
+
+
+def _by_log_softmax(block: Tensor, index: Tensor, temperature: float, scratch: Tensor) -> Tensor:
+    """The same by one kernel, which a GPU has without that fault."""
+    log_softmax = torch.log_softmax(_scaled(block, temperature, scratch[0]), -1, out=scratch[1])
+    return log_softmax.gather(1, index)
+
+
 def _scaled(block: Tensor, temperature: float, scratch: Tensor) -> Tensor:
     if temperature == 1.0 and block.dtype == scratch.dtype:
         return block
@@ -153,10 +165,13 @@ def _scratch(logits: Tensor) -> Tensor:
 
 
 def _block_size(logits: Tensor) -> int:
-    on_cpu = logits.device.type == "cpu"
-    size = _BLOCK_PER_CPU_THREAD * torch.get_num_threads() if on_cpu else _BLOCK_ON_ACCELERATOR
+    size = _BLOCK_PER_CPU_THREAD * torch.get_num_threads() if _on_cpu(logits) else _BLOCK_ON_ACCELERATOR
     # However many threads there are, two blocks in float32 stay under a quarter of the logits in bfloat16.
     return min(size, max(_SMALL_BLOCK, logits.numel() // 16))
+
+
+def _on_cpu(tensor: Tensor) -> bool:
+    return tensor.device.type == "cpu"
 
 
 def _row_blocks(logits: Tensor) -> Iterator[tuple[slice, Tensor]]:

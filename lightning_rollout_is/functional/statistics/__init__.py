@@ -13,7 +13,7 @@ from lightning_rollout_is.functional.statistics import (
     veto,
     weight,
 )
-from lightning_rollout_is.functional.statistics.accumulate import NoMaxima
+from lightning_rollout_is.functional.statistics.empty import NoMaxima, NoSums
 from lightning_rollout_is.functional.weights import ImportanceWeights
 from lightning_rollout_is.types import Scalar
 
@@ -26,7 +26,7 @@ class Statistic(NamedTuple):
     maxima: Any
     """NamedTuple class of scalars that merge by taking the larger."""
     update: Callable[[ImportanceWeights], tuple[Any, Any]]
-    """From a batch to its sums and maxima; no host sync."""
+    """From a batch to what each sequence adds: both classes, with a (sequences,) tensor in each field; no host sync."""
     compute: Callable[[Any, Any], dict[str, Scalar]]
     """From merged sums and maxima to named values."""
 
@@ -42,7 +42,7 @@ PERPLEXITY = Statistic(
     perplexity.PerplexitySums, perplexity.PerplexityMaxima, perplexity.perplexity_update, perplexity.perplexity_compute
 )
 MISSING = Statistic(missing.MissingSums, NoMaxima, missing.missing_update, missing.missing_compute)
-FAULTS = Statistic(faults.NoSums, faults.FaultMaxima, faults.fault_update, faults.fault_compute)
+FAULTS = Statistic(NoSums, faults.FaultMaxima, faults.fault_update, faults.fault_compute)
 
 ALL = (WEIGHT, SEQUENCE, VETO, DIVERGENCE, PERPLEXITY, MISSING, MASKING, FAULTS)
 """Every statistic; its place in this list is its number in a packed vector. New ones go to the end."""

@@ -5,12 +5,9 @@ from typing import NamedTuple
 import torch
 
 from lightning_rollout_is.functional.layout import PackedLayout
+from lightning_rollout_is.functional.statistics.empty import NoSums
 from lightning_rollout_is.functional.weights import ImportanceWeights
 from lightning_rollout_is.types import Scalar
-
-
-class NoSums(NamedTuple):
-    """For a statistic made of maxima alone."""
 
 
 class FaultMaxima(NamedTuple):

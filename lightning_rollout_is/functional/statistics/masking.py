@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from lightning_rollout_is.functional.statistics.accumulate import NoMaxima
+from lightning_rollout_is.functional.statistics.empty import NoMaxima
 from lightning_rollout_is.functional.weights import ImportanceWeights
 from lightning_rollout_is.types import Scalar
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 
 from lightning_rollout_is.functional.excess import LOG_WEIGHT_LIMIT
-from lightning_rollout_is.functional.statistics.accumulate import where_counted
+from lightning_rollout_is.functional.statistics.empty import where_counted
 from lightning_rollout_is.functional.weights import ImportanceWeights
 from lightning_rollout_is.types import Scalar
 
