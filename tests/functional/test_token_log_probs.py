@@ -24,6 +24,14 @@ def one_thread() -> Iterator[None]:
 def small_blocks(monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
     """Blocks of 48 elements, so that small batches have many of them, and a last one that is not full."""
     monkeypatch.setattr(MODULE, "_BLOCK_PER_CPU_THREAD", 48)
+    monkeypatch.setattr(MODULE, "_BLOCK_ON_ACCELERATOR", 48)
+
+
+@pytest.fixture(params=["cpu", "accelerator"])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a CPU does, and what a GPU does, which runs on a CPU as well."""
+    if request.param == "accelerator":
+        monkeypatch.setattr(MODULE, "_on_cpu", lambda tensor: False)
 
 
 def batch(*shape: int, dtype: torch.dtype = torch.float32, scale: float = 4.0) -> tuple[Tensor, Tensor]:
@@ -47,7 +55,7 @@ def gradient(
     return leaf.grad
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("small_blocks", "path")
 @pytest.mark.parametrize("temperature", [1.0, 0.6, 3])
 @pytest.mark.parametrize("shape", [(7,), (11, 7), (3, 5, 7), (2, 3, 30, 7), (4, 1, 100), (0, 7), (3, 0, 7)], ids=str)
 def test_values_and_gradient_of_any_shape(shape: tuple[int, ...], temperature: float) -> None:
@@ -62,7 +70,7 @@ def test_values_and_gradient_of_any_shape(shape: tuple[int, ...], temperature: f
     )
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("small_blocks", "path")
 @pytest.mark.parametrize("strided", ["shifted", "transposed", "every_other"])
 def test_strided_logits(strided: str) -> None:
     whole, _ = batch(6, 10, 14)
@@ -74,7 +82,7 @@ def test_strided_logits(strided: str) -> None:
     torch.testing.assert_close(gradient(token_log_probs, logits, ids, 1.0, coming), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("small_blocks", "path")
 def test_gradcheck() -> None:
     logits, ids = batch(3, 4, 7, dtype=torch.float64, scale=1.0)
     ids[0, 0] = -100
@@ -85,6 +93,7 @@ def test_gradcheck() -> None:
     assert torch.autograd.gradcheck(masked, logits.requires_grad_())
 
 
+@pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_half_precision_is_computed_in_float32(dtype: torch.dtype, temperature: float) -> None:
@@ -112,7 +121,7 @@ def test_a_large_vocabulary_costs_no_accuracy(dtype: torch.dtype) -> None:
     torch.testing.assert_close(grad.double(), exact, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("small_blocks", "path")
 @pytest.mark.parametrize("padding", [-100, 7, 2**40])
 def test_an_id_outside_the_vocabulary_is_nan_and_harmless_under_a_mask(padding: int) -> None:
     logits, ids = batch(3, 6, 7)
@@ -127,7 +136,7 @@ def test_an_id_outside_the_vocabulary_is_nan_and_harmless_under_a_mask(padding: 
     assert not leaf.grad[~real].any()
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("small_blocks", "path")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), -float("inf")])
 def test_a_position_without_incoming_gradient_gets_exactly_zero(poison: float, dtype: torch.dtype) -> None:
@@ -140,6 +149,7 @@ def test_a_position_without_incoming_gradient_gets_exactly_zero(poison: float, d
     assert not poisoned[[1, 3]].any()
 
 
+@pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("wrong", ["id", "logits"])
 def test_a_nan_that_takes_part_in_the_loss_shows_in_its_gradient(wrong: str) -> None:
     logits, ids = batch(3, 7)
@@ -152,9 +162,18 @@ def test_a_nan_that_takes_part_in_the_loss_shows_in_its_gradient(wrong: str) -> 
     assert grad[[0, 2]].isfinite().all()
 
 
+@pytest.mark.usefixtures("path")
 def test_forbidden_tokens_are_minus_infinity() -> None:
     log_prob = token_log_probs(torch.tensor([[0.0, -torch.inf, 0.0]] * 2), torch.tensor([0, 1]))
     torch.testing.assert_close(log_prob, torch.tensor([-0.6931472, -torch.inf]))
+
+
+@pytest.mark.usefixtures("path")
+def test_what_all_logits_have_in_common_costs_no_accuracy() -> None:
+    log_prob = token_log_probs(torch.tensor([[1000.0, 1000.0, -1000.0]] * 2), torch.tensor([1, 2]))
+    torch.testing.assert_close(
+        log_prob.double(), torch.tensor([-0.69314718, -2000.69314718]).double(), rtol=1e-7, atol=0.0
+    )
 
 
 def peak_bytes(fn: Callable[[], object]) -> int:
@@ -166,6 +185,7 @@ def peak_bytes(fn: Callable[[], object]) -> int:
     return int(held.cumsum(0).max())
 
 
+@pytest.mark.usefixtures("path")
 @pytest.mark.parametrize(("threads", "temperature"), [(1, 1.0), (64, 0.7)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_memory_is_the_gradient_and_two_blocks(
