@@ -29,6 +29,7 @@ TINY = (2, 16)
 ROUNDS = {TINY: 31, SHAPES[0]: 21, SHAPES[1]: 15, SHAPES[2]: 9}
 REASONS: dict[object, str] = {
     SHAPES[0]: "33 thousand tokens are little next to the fixed cost of a call, which is the time at (2, 16)",
+    "limit": "the arithmetic of a token takes longer than to move its 13 bytes",
 }
 """Why figures fall short, where they do: by shape those against the reference, under `limit` those against it."""
 
