@@ -23,7 +23,8 @@ class RolloutISMetrics(PackedMetric):
     Args:
         config: A :class:`RolloutISConfig` with a threshold, or an ``algorithm`` mapping.
         prefix: Put before each name.
-        kwargs: As for any ``torchmetrics.Metric``.
+        kwargs: ``compile``, to make weights and statistics one kernel at the first batch, and what any
+            ``torchmetrics.Metric`` takes.
 
     Returns:
         ``compute()`` gives a dict of float64 scalars, the same keys on every rank and step, NaN where undefined:

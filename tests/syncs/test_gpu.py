@@ -56,6 +56,18 @@ def test_weights_statistics_and_losses(level, mode, packed):
             aggregate_loss(loss * weights.weight, tokens[2], cu_seqlens=boundaries).backward()
 
 
+@pytest.mark.plain
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler itself imports what torch has deprecated
+@pytest.mark.parametrize("level", ["token", "sequence", "geometric"])
+def test_one_compiled_kernel(level):
+    upper = 1.001 if level == "geometric" else 2.0
+    metrics = RolloutISMetrics({"rollout_is_threshold": upper, "rollout_is_level": level}, compile=True).cuda()
+    tokens = [BATCHES[0][key].cuda() for key in ("old_log_prob", "rollout_log_prob", "response_mask")]
+    metrics.weigh(*tokens)  # compiling reads what it likes
+    with no_waits():
+        metrics.weigh(*tokens)
+
+
 def test_log_probs_of_tokens():
     logits = torch.randn(3, 4, 32, device="cuda", requires_grad=True)
     ids = torch.zeros(3, 4, dtype=torch.int64, device="cuda")

@@ -50,6 +50,7 @@ def test_weights_and_update(level, mode, packed):
             weights = importance_weights(*tokens, cu_seqlens=cu_seqlens, **config.weight_options)
             metrics.update(*tokens, cu_seqlens, weights=weights)
             metrics.update(*tokens, cu_seqlens)
+            assert metrics.weigh(*tokens, cu_seqlens).is_meta
         assert metrics.packed.is_meta
 
 
