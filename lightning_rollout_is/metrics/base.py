@@ -152,9 +152,13 @@ class PackedMetric(Metric):
 
 def gather(state: Tensor, group: Any = None) -> list[Tensor]:
     """The packed vectors of all ranks, in one collective: every rank's has the same size, so none has to ask."""
-    parts = [torch.empty_like(state) for _ in range(torch.distributed.get_world_size(group))]
-    torch.distributed.all_gather(parts, state.contiguous(), group=group)
-    return parts
+    ranks: Any = torch.distributed
+    # Into one tensor: NCCL would gather a list by way of one, and copy each rank's part by a kernel of its own. Older
+    # releases of torch call it all_gather_into_tensor, which newer ones deprecate.
+    all_gather = getattr(ranks, "all_gather_single", None) or ranks.all_gather_into_tensor
+    gathered = state.new_empty(ranks.get_world_size(group) * state.numel())
+    all_gather(gathered, state.contiguous(), group=group)
+    return list(gathered.view(-1, state.numel()).unbind())
 
 
 def _settings(config: RolloutISConfig) -> tuple[float, ...]:
