@@ -92,3 +92,13 @@ def test_strided_inputs_and_gradients() -> None:
     tensors = -old.T, (-torch.rand(5, 16))[:, ::2], torch.ones(8, 5).T
     assert_same(tensors, upper=2.0)
     assert not measure(tensors, in_blocks=True, upper=2.0).weight.requires_grad
+
+
+@pytest.mark.parametrize("in_blocks", [True, False])
+def test_a_weight_at_a_threshold_is_kept(in_blocks: bool) -> None:
+    log_ratio = torch.tensor([[0.5, -0.5]])
+    upper, lower = (1.0 + torch.expm1(log_ratio).double()[0]).tolist()
+    tensors = log_ratio, torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool)
+    weights = measure(tensors, in_blocks, mode="mask", upper=upper, lower=lower)
+    assert weights.weight.tolist() == log_ratio.exp().tolist()
+    assert weights.units.outside.item() == 0.0
