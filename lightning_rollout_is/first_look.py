@@ -24,8 +24,8 @@ class FirstLook:
         >>> look = FirstLook()
         >>> old = -torch.arange(40.0).remainder(7.0).unsqueeze(0)
         >>> look.at(old, old.roll(1, dims=1), torch.ones(1, 40))
-        >>> look.finding()[:34]
-        'rollout_log_prob fits old_log_prob'
+        >>> look.unread()
+        [tensor(True)]
     """
 
     def __init__(self) -> None:
@@ -49,10 +49,10 @@ class FirstLook:
         self._batches += 1
         self._unread.append(alignment(old_log_prob, rollout_log_prob, response_mask, cu_seqlens).shifted)
 
-    def finding(self) -> str | None:
-        """What the values of the batches since the last call say; waits for the device if there were any."""
+    def unread(self) -> list[Tensor]:
+        """Of each batch since the last call, whether it is shifted, (): on its device, for whoever reads it there."""
         unread, self._unread = self._unread, []
-        return SHIFTED if unread and bool(torch.stack(unread).any()) else None
+        return unread
 
 
 def remarks(old_log_prob: Tensor, rollout_log_prob: Tensor) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -21,6 +22,8 @@ class Reading(NamedTuple):
     """The same values."""
     faults: set[str]
     """What was wrong with the data of any rank: fields of :class:`FaultMaxima`."""
+    shifted: bool
+    """Whether one of the first batches of this rank looks shifted by a token."""
 
 
 class Point:
@@ -30,16 +33,24 @@ class Point:
         metrics: Whose statistics; it may be reset right afterwards.
         step: The x of the point.
         prefix: Put before each key; ``None`` for the metric's own.
+        looks: What the first look found and nobody has read, () each; it travels with the rest.
         transfer: How the copy is made.
     """
 
     def __init__(
-        self, metrics: RolloutISMetrics, step: int, prefix: str | None = None, transfer: type[Transfer] = Transfer
+        self,
+        metrics: RolloutISMetrics,
+        step: int,
+        prefix: str | None = None,
+        looks: Sequence[Tensor] = (),
+        transfer: type[Transfer] = Transfer,
     ) -> None:
         self.metrics = metrics
         self.step = step
         self.prefix = metrics.prefix if prefix is None else prefix
-        self._transfer = transfer(metrics.merged())
+        merged = metrics.merged()
+        self._size = len(merged)
+        self._transfer = transfer(torch.cat([merged, torch.stack(list(looks)).to(merged)]) if looks else merged)
 
     @property
     def under_way(self) -> bool:
@@ -48,7 +59,8 @@ class Point:
 
     def read(self) -> Reading:
         """The values, once they have arrived."""
-        vector = self._transfer.wait()
+        arrived = self._transfer.wait()
+        vector, looks = arrived[: self._size], arrived[self._size :]
         named = self.metrics.named(vector)
         numbers = torch.cat([torch.stack(list(named.values())), self.metrics.faults_of(vector)]).tolist()
         keys = [self.prefix + name.removeprefix(self.metrics.prefix) for name in named]
@@ -57,4 +69,5 @@ class Point:
             scalars=dict(zip(keys, named.values(), strict=True)),
             numbers=dict(zip(keys, numbers, strict=False)),
             faults={fault for fault, seen in faults if seen > 0},
+            shifted=any(looks.tolist()),
         )

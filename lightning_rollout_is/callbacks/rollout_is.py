@@ -15,7 +15,7 @@ from lightning_rollout_is.callbacks.faults import ALL_MISSING, malformation, ref
 from lightning_rollout_is.callbacks.point import Point, Reading
 from lightning_rollout_is.callbacks.steps import begins_without_gradient, logged_step
 from lightning_rollout_is.callbacks.transfer import Transfer
-from lightning_rollout_is.first_look import FirstLook
+from lightning_rollout_is.first_look import SHIFTED, FirstLook
 from lightning_rollout_is.metrics.rollout_is import RolloutISMetrics
 
 _log = logging.getLogger(__name__)
@@ -129,10 +129,9 @@ class RolloutISCallback(Callback):
         self._write(trainer)
         if not self._is_due():
             return
-        self._point = self._take(metrics)
+        self._point = self._take(pl_module, metrics)
         if not self._point.under_way or self._is_awaited(trainer):
             self._write(trainer)
-        self._warn_once(_finding_of(pl_module))
 
     def _is_due(self) -> bool:
         """At Lightning's own interval, or at the first step after it: manual optimisation has batches without one."""
@@ -162,7 +161,7 @@ class RolloutISCallback(Callback):
         self._write(trainer)
         metrics = _metrics_of(pl_module)
         if self._unread and metrics is not None:
-            self._sound(self._take(metrics))
+            self._sound(self._take(pl_module, metrics))
         if metrics is not None and metrics.update_count and trainer.global_step == self._first_step:
             self._warn_once(NO_STEP_SEEN)
 
@@ -181,9 +180,11 @@ class RolloutISCallback(Callback):
         """Write what is under way: the tuner of Lightning leaves training by this hook alone."""
         self._write(trainer)
 
-    def _take(self, metrics: RolloutISMetrics) -> Point:
+    def _take(self, pl_module: LightningModule, metrics: RolloutISMetrics) -> Point:
         self._unread = False
-        return Point(metrics, self._step, self.prefix, self.transfer)
+        # A module may lend the metrics of one inside it, which keeps the rest.
+        look: FirstLook | None = getattr(pl_module, "rollout_is_first_look", None)
+        return Point(metrics, self._step, self.prefix, look.unread() if look else (), self.transfer)
 
     def _write(self, trainer: Trainer) -> None:
         """Write the point that is under way, if there is one."""
@@ -198,6 +199,8 @@ class RolloutISCallback(Callback):
         """What the point says, once its faults are dealt with; ``None`` where it means nothing."""
         reading = point.read()
         self._point = None  # not before: an interrupt while the values are awaited must not lose them
+        if reading.shifted:
+            self._warn_once(SHIFTED)
         refused = refusal(reading.faults, point.metrics.config)
         if refused is not None:
             raise ValueError(refused)
@@ -209,8 +212,8 @@ class RolloutISCallback(Callback):
             self._warn_once(ALL_MISSING)
         return reading
 
-    def _warn_once(self, message: str | None) -> None:
-        if message is not None and message not in self._warned:
+    def _warn_once(self, message: str) -> None:
+        if message not in self._warned:
             self._warned.add(message)
             rank_zero_warn(message)
 
@@ -226,12 +229,6 @@ def _require_metrics(pl_module: LightningModule) -> None:
 def _metrics_of(pl_module: LightningModule) -> RolloutISMetrics | None:
     metrics: RolloutISMetrics | None = getattr(pl_module, "rollout_is_metrics", None)
     return metrics
-
-
-def _finding_of(pl_module: LightningModule) -> str | None:
-    # A module may lend the metrics of one inside it, which keeps the rest.
-    look: FirstLook | None = getattr(pl_module, "rollout_is_first_look", None)
-    return None if look is None else look.finding()
 
 
 def _set_deferral(pl_module: Any, defers: bool) -> None:

@@ -30,8 +30,8 @@ def test_packed_tokens_are_looked_at_too(tmp_path):
     module, batch = Policy(), shifted(BATCHES[0])
     flat = [batch[key].flatten() for key in ("old_log_prob", "rollout_log_prob", "response_mask")]
     module.rollout_is_weights(*flat, torch.arange(0, 161, 40, dtype=torch.int32))
-    assert "shifted by one token" in module.rollout_is_first_look.finding()
-    assert module.rollout_is_first_look.finding() is None  # what was read is not read again
+    assert module.rollout_is_first_look.unread() == [True]
+    assert module.rollout_is_first_look.unread() == []  # what was read is not read again
 
 
 def test_sound_log_probs_are_passed_over_in_silence(tmp_path):
