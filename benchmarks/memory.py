@@ -16,7 +16,7 @@ import torch
 STATUS = Path("/proc/self/status")
 
 
-def peak_extra_bytes(function: Callable[[], object], repeats: int = 1) -> int:
+def peak_extra_bytes(function: Callable[[], object]) -> int:
     """The most that is allocated at one time in a call beyond what was before, what it returns included."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities, profile_memory=True) as profile:

@@ -87,14 +87,12 @@ class Block(NamedTuple):
 
     def _validate(self) -> None:
         """Take missing tokens out of ``valid``; put the log-probs that remain into ``log_weight`` and ``excess``."""
-        same = self.old_log_prob.dtype == self.rollout_log_prob.dtype == self.valid.dtype
-        old = self.old_log_prob if same else self.log_weight.copy_(self.old_log_prob)
-        rollout = self.rollout_log_prob if same else self.excess.copy_(self.rollout_log_prob)
         # The maximum is NaN if either is.
-        self.valid.mul_(torch.maximum(old, rollout, out=self.spare).lt_(torch.inf))
-        self.valid.mul_(torch.gt(rollout, MISSING_AT_MOST, out=self.spare))
-        _keep(old, self.valid, out=self.log_weight)
-        _keep(rollout, self.valid, out=self.excess)
+        largest = torch.maximum(self.old_log_prob, self.rollout_log_prob, out=self.spare)
+        self.valid.mul_(largest.lt_(torch.inf))
+        self.valid.mul_(torch.gt(self.rollout_log_prob, MISSING_AT_MOST, out=self.spare))
+        _keep(self.old_log_prob, self.valid, out=self.log_weight)
+        _keep(self.rollout_log_prob, self.valid, out=self.excess)
 
     def _sum(self, x: Tensor) -> Tensor:
         return self.wide.copy_(x).sum(-1)

@@ -79,6 +79,12 @@ def test_malformed_masks_spoil_their_sequence_alone(level: str, value: float) ->
     assert PACKING.pack(weights)[: PACKING.sums].isnan().any()
 
 
+def test_malformed_values_that_add_up_to_nothing() -> None:
+    """``m (m - 1)`` of these four is 0 in sum."""
+    mask = torch.tensor([[0.5, 0.5, 0.5, -0.5]])
+    assert measure((torch.zeros(1, 4), torch.zeros(1, 4), mask), in_blocks=True, upper=2.0).weight.isnan().all()
+
+
 def test_inputs_stay_as_they_are() -> None:
     """The blocks write over tensors of their own alone."""
     tensors = -torch.rand(5, 8), -torch.rand(5, 8), torch.rand(5, 8) < 0.5
