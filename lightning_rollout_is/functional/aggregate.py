@@ -33,9 +33,9 @@ class Units(NamedTuple):
     outside: SequenceFloat
     """Number of valid tokens whose raw weight is above ``upper`` or below ``lower``."""
     largest: SequenceFloat
-    """Largest raw log weight, nats; -inf without a valid token."""
+    """Largest raw log weight, nats; means nothing without a valid token."""
     smallest: SequenceFloat
-    """Smallest raw log weight, nats, for sequence weights not clamped; +inf without a valid token."""
+    """Smallest raw log weight, nats, for sequence weights not clamped; means nothing without a valid token."""
 
 
 def token_units(tokens: LogRatio, sums: TokenSums, layout: Layout, thresholds: Thresholds) -> Units:
@@ -84,7 +84,6 @@ def sequence_units(sums: TokenSums, level: Level, thresholds: Thresholds) -> tup
     """
     require_level(level)
     count, log_weight, share = sums.tokens, sums.log_ratio, sums.present
-    absent = count == 0
     if level == "geometric":
         log_weight, share = log_weight / count.clamp(min=1.0), count
     excess = excess_of(clamped(log_weight))
@@ -98,8 +97,8 @@ def sequence_units(sums: TokenSums, level: Level, thresholds: Thresholds) -> tup
         low=share * low,
         share=share,
         outside=count * (high | low),
-        largest=log_weight.masked_fill(absent, -torch.inf),
-        smallest=log_weight.masked_fill(absent, torch.inf),
+        largest=log_weight,
+        smallest=log_weight,
     )
     return clamped(log_weight), units
 

@@ -13,13 +13,15 @@ from lightning_rollout_is.functional.aggregate import Units
 from lightning_rollout_is.functional.block import Block
 from lightning_rollout_is.functional.layout import Layout, PaddedLayout
 from lightning_rollout_is.functional.log_ratio import compute_dtype
-from lightning_rollout_is.functional.sums import TokenSums, with_flaw
+from lightning_rollout_is.functional.sums import TokenSums, summed
 from lightning_rollout_is.functional.thresholds import Thresholds
 from lightning_rollout_is.types import TokenFloat
 
 # Small enough for the last-level cache, large enough that calling some forty operations a block does not count.
 _TOKENS = 1 << 17
 _LONGEST = 1 << 24  # float32 counts exactly up to here
+
+Columns = tuple[Tensor, ...]
 
 
 class Blocks(NamedTuple):
@@ -49,17 +51,31 @@ class Blocks(NamedTuple):
     def indicated(self, thresholds: Thresholds) -> tuple[TokenFloat, TokenSums]:
         """As :meth:`Tokens.indicated`."""
         valid = self._empty(*self.response_mask.shape)
-        read = [block.read(thresholds.log_veto) for block, _ in self._split(valid)]
-        return valid, _token_sums(*_joined(read))
+        exact, counts = _joined([block.read(thresholds.log_veto) for block, _ in self._split(valid)])
+        return valid, self._sums(exact, counts)
 
     def weighed(self, mode: Mode, thresholds: Thresholds) -> tuple[TokenFloat, TokenSums, Units]:
         """As :meth:`Tokens.weighed`."""
-        weight, read, weighed = self._empty(*self.response_mask.shape), [], []
+        weight, columns = self._empty(*self.response_mask.shape), []
         for block, rows in self._split():
-            read.append(block.read(thresholds.log_veto))
-            weighed.append(block.weigh(weight[rows], mode, thresholds))
-        sums = _token_sums(*_joined(read))
-        return weight, sums, _units(sums, *_joined(weighed))
+            read, weighed = block.read(thresholds.log_veto), block.weigh(weight[rows], mode, thresholds)
+            columns.append((read[0] + weighed[0], read[1] + weighed[1]))
+        exact, counts = _joined(columns)
+        sums = self._sums(exact[:3], counts[:4])
+        return weight, sums, _units(sums, exact[3:], counts[4:])
+
+    def _sums(self, exact: Columns, counts: Columns) -> TokenSums:
+        log_ratio, rollout, k3 = exact
+        tokens, inside, catastrophic, malformed = counts
+        return summed(
+            tokens=tokens,
+            inside=inside,
+            log_ratio=log_ratio,
+            rollout_log_prob=rollout,
+            k3=k3,
+            catastrophic=catastrophic,
+            malformed=None if self.response_mask.dtype == torch.bool else malformed,
+        )
 
     def _split(self, valid: Tensor | None = None) -> Iterator[tuple[Block, slice]]:
         """Each block, and the rows that it has of the batch; all write over the same tensors, but keep ``valid``."""
@@ -82,22 +98,15 @@ def _traced() -> bool:
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
-def _joined(blocks: list[tuple[list[Tensor], list[Tensor]]]) -> tuple[Tensor, Tensor]:
-    """Columns of all sequences from those of each block, (columns, sequences) each, in float64."""
-    exact, counts = ([torch.stack(columns) for columns in part] for part in zip(*blocks, strict=True))
-    return torch.cat(exact, 1), torch.cat(counts, 1).double()
+def _joined(blocks: list[tuple[list[Tensor], list[Tensor]]]) -> tuple[Columns, Columns]:
+    """What sums to (sequences,) over all blocks, in float64."""
+    exact, counts = (torch.cat([torch.stack(columns) for columns in part], 1) for part in zip(*blocks, strict=True))
+    return exact.unbind(), counts.double().unbind()
 
 
-def _token_sums(exact: Tensor, counts: Tensor) -> TokenSums:
-    log_ratio, rollout, k3 = exact
-    tokens, inside, catastrophic, malformed = counts
-    return with_flaw(TokenSums(tokens, inside, log_ratio, rollout, k3, catastrophic, malformed))
-
-
-def _units(sums: TokenSums, exact: Tensor, counts: Tensor) -> Units:
+def _units(sums: TokenSums, exact: Columns, counts: Columns) -> Units:
     excess, bounded, squares = exact
     high, low, largest, smallest = counts
-    absent = sums.tokens == 0
     return Units(
         excess=excess,
         bounded_excess=bounded,
@@ -106,6 +115,6 @@ def _units(sums: TokenSums, exact: Tensor, counts: Tensor) -> Units:
         low=low,
         share=sums.tokens,
         outside=high + low,
-        largest=largest.masked_fill(absent, -torch.inf),
-        smallest=smallest.masked_fill(absent, torch.inf),
+        largest=largest,
+        smallest=smallest,
     )

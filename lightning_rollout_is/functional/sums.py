@@ -28,11 +28,8 @@ class TokenSums(NamedTuple):
     """Number of tokens whose ratio is under the veto threshold."""
     flaw: SequenceFloat
     """0, or NaN for a mask with values other than 0 and 1, or boundaries that do not fit the tokens."""
-
-    @property
-    def present(self) -> SequenceFloat:
-        """1 for each sequence with a valid token, else 0; NaN where ``flaw`` is."""
-        return self.tokens.sign() + self.flaw  # the sign of NaN is 0
+    present: SequenceFloat
+    """1 for a sequence with a valid token, else 0; NaN where ``flaw`` is."""
 
     @property
     def old_log_prob(self) -> SequenceFloat:
@@ -60,21 +57,24 @@ def token_sums(tokens: LogRatio, layout: Layout, log_veto: float) -> TokenSums:
     # Capping both terms at the same value keeps K3 from going below 0.
     count = layout.sum(tokens.valid)
     k3 = excess_of(clamped(log_ratio)) - log_ratio.clamp(max=LOG_WEIGHT_LIMIT)
-    return with_flaw(
-        TokenSums(
-            tokens=count,
-            inside=layout.sum(tokens.inside),
-            log_ratio=layout.sum(log_ratio),
-            rollout_log_prob=layout.sum(tokens.rollout_log_prob),
-            k3=layout.sum(k3),
-            # A log ratio outside the valid tokens is 0, which a threshold of 1 or more would reject.
-            catastrophic=layout.sum((log_ratio < log_veto) & tokens.valid),
-            flaw=layout.admit(torch.zeros_like(count)) if tokens.malformed is None else layout.sum(tokens.malformed),
-        )
+    return summed(
+        tokens=count,
+        inside=layout.sum(tokens.inside),
+        log_ratio=layout.sum(log_ratio),
+        rollout_log_prob=layout.sum(tokens.rollout_log_prob),
+        k3=layout.sum(k3),
+        # A log ratio outside the valid tokens is 0, which a threshold of 1 or more would reject.
+        catastrophic=layout.sum((log_ratio < log_veto) & tokens.valid),
+        malformed=layout.admit(torch.zeros_like(count)) if tokens.malformed is None else layout.sum(tokens.malformed),
     )
 
 
-def with_flaw(sums: TokenSums) -> TokenSums:
-    """The sums, given the number of malformed tokens as ``flaw``: no plausible quotient comes of those."""
-    flaw = sums.flaw.masked_fill(sums.flaw != 0.0, torch.nan)
-    return sums._replace(tokens=sums.tokens + flaw, inside=sums.inside + flaw, flaw=flaw)
+def summed(
+    *, tokens: SequenceFloat, inside: SequenceFloat, malformed: SequenceFloat | None, **sums: SequenceFloat
+) -> TokenSums:
+    """The sums, given how much of the mask is malformed, ``None`` for nothing: no plausible quotient comes of that."""
+    if malformed is None:
+        return TokenSums(tokens=tokens, inside=inside, flaw=torch.zeros_like(tokens), present=tokens.sign(), **sums)
+    flaw = malformed.masked_fill(malformed != 0.0, torch.nan)
+    present = tokens.sign() + flaw  # not the sign of the sum, which is 0 for NaN
+    return TokenSums(tokens=tokens + flaw, inside=inside + flaw, flaw=flaw, present=present, **sums)

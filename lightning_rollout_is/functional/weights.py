@@ -16,7 +16,7 @@ from lightning_rollout_is.functional.log_ratio import compute_log_ratio, require
 from lightning_rollout_is.functional.sums import TokenSums
 from lightning_rollout_is.functional.thresholds import Thresholds, require_thresholds
 from lightning_rollout_is.functional.tokens import Tokens
-from lightning_rollout_is.types import CuSeqlens, SequenceBool, SequenceFloat, TokenFloat, TokenMask
+from lightning_rollout_is.types import CuSeqlens, SequenceFloat, TokenFloat, TokenMask
 
 
 class ImportanceWeights(NamedTuple):
@@ -26,8 +26,8 @@ class ImportanceWeights(NamedTuple):
     """Applied weights in [0, upper], shape of the inputs; 0 outside the mask, on missing tokens and where vetoed."""
     sums: TokenSums
     units: Units
-    absent: SequenceBool
-    """Whether a sequence has no valid token, and so counts in nothing but the missing tokens."""
+    vetoed: SequenceFloat
+    """1 for a sequence with a catastrophic token, else 0."""
     layout: Layout
     thresholds: Thresholds
 
@@ -82,18 +82,14 @@ def importance_weights(
     reader, layout = _reader(old_log_prob, rollout_log_prob, response_mask, cu_seqlens, thresholds)
     if level == "token":
         weight, sums, units = reader.weighed(mode, thresholds)
-        factor = _kept(sums)
+        of_sequence = sums.present
     else:
         weight, sums = reader.indicated(thresholds)
         log_weight, units = sequence_units(sums, level, thresholds)
-        factor = bound(log_weight, mode, thresholds) * _kept(sums)
-    weight.mul_(layout.expand(factor.to(weight.dtype)))
-    return ImportanceWeights(weight, sums, units, sums.tokens == 0, layout, thresholds)
-
-
-def _kept(sums: TokenSums) -> SequenceFloat:
-    """1, 0 for a sequence with a catastrophic token, NaN for one with a flaw."""
-    return 1.0 - sums.catastrophic.sign() + sums.flaw
+        of_sequence = bound(log_weight, mode, thresholds) + sums.flaw
+    vetoed = sums.catastrophic.sign()
+    weight.mul_(layout.expand((of_sequence * (1.0 - vetoed)).to(weight.dtype)))
+    return ImportanceWeights(weight, sums, units, vetoed, layout, thresholds)
 
 
 def _reader(

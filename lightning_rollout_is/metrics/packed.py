@@ -55,9 +55,10 @@ class Packing:
         parts = [statistic.update(weights) for statistic in self.statistics]
         sums = torch.stack([column for part, _ in parts for column in part]).sum(-1)
         columns = [column for _, part in parts for column in part]
-        if not columns or weights.absent.shape[0] == 0:
+        if not columns or weights.vetoed.shape[0] == 0:
             return torch.cat([sums, sums.new_full((len(columns),), -torch.inf)])
-        return torch.cat([sums, torch.stack(columns).amax(-1).to(sums.dtype)])
+        maxima = torch.stack(columns).masked_fill(weights.sums.tokens == 0.0, -torch.inf)
+        return torch.cat([sums, maxima.amax(-1).to(sums.dtype)])
 
     def add(self, vector: Tensor, batch: Tensor) -> Tensor:
         """A vector that has its label, and the batch of one that has not."""

@@ -26,7 +26,10 @@ class Statistic(NamedTuple):
     maxima: Any
     """NamedTuple class of scalars that merge by taking the larger."""
     update: Callable[[ImportanceWeights], tuple[Any, Any]]
-    """From a batch to what each sequence adds: both classes, with a (sequences,) tensor in each field; no host sync."""
+    """From a batch to what each sequence adds: both classes, with a (sequences,) tensor in each field; no host sync.
+
+    A sequence without a valid token adds nothing but missing tokens: it has 0 in each other sum, and any maxima.
+    """
     compute: Callable[[Any, Any], dict[str, Scalar]]
     """From merged sums and maxima to named values."""
 

@@ -35,14 +35,13 @@ def perplexity_update(weights: ImportanceWeights) -> tuple[PerplexitySums, Perpl
     totals = weights.sums
     log_probs = torch.stack([totals.old_log_prob, totals.rollout_log_prob, totals.log_ratio])
     log_ppl = -log_probs / totals.tokens.clamp(min=1.0)
-    ppl = clamped(log_ppl).exp().masked_fill(weights.absent, 0.0)
+    ppl = clamped(log_ppl).exp() * totals.present
     training, rollout, difference = log_ppl.unbind()
     training_ppl, rollout_ppl, ratio = ppl.unbind()
     sums = PerplexitySums(
         weights.sums.present, training_ppl, rollout_ppl, training, rollout, difference, difference.abs(), ratio
     )
-    smallest = difference.masked_fill(weights.absent, torch.inf)
-    return sums, PerplexityMaxima(difference.masked_fill(weights.absent, -torch.inf), -smallest)
+    return sums, PerplexityMaxima(difference, -difference)
 
 
 def perplexity_compute(sums: PerplexitySums, maxima: PerplexityMaxima) -> dict[str, Scalar]:

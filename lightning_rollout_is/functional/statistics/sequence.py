@@ -34,8 +34,7 @@ def sequence_update(weights: ImportanceWeights) -> tuple[SequenceSums, SequenceM
     excess = weights.units.excess / weights.sums.tokens.clamp(min=1.0)
     high, low = outside(excess, weights.thresholds)
     sums = SequenceSums(sequences, excess, excess.square(), sequences * high, sequences * low)
-    smallest = excess.masked_fill(weights.absent, torch.inf)
-    return sums, SequenceMaxima(excess.masked_fill(weights.absent, -torch.inf), -smallest)
+    return sums, SequenceMaxima(excess, -excess)
 
 
 def sequence_compute(sums: SequenceSums, maxima: SequenceMaxima) -> dict[str, Scalar]:

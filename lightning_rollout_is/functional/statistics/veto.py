@@ -19,7 +19,7 @@ class VetoSums(NamedTuple):
 def veto_update(weights: ImportanceWeights) -> tuple[VetoSums, NoMaxima]:
     """What each sequence adds, (sequences,) each."""
     sums = weights.sums
-    return VetoSums(sums.tokens, sums.catastrophic, weights.sums.present, sums.catastrophic.sign()), NoMaxima()
+    return VetoSums(sums.tokens, sums.catastrophic, weights.sums.present, weights.vetoed), NoMaxima()
 
 
 def veto_compute(sums: VetoSums, _: NoMaxima) -> dict[str, Scalar]:
