@@ -27,8 +27,12 @@ LIMIT_MULTIPLE = {"eager": None, "compiled": 3.0}
 PEAK_BYTES = {"reference": None, "eager": 6.0, "compiled": 4.5}
 TINY = (2, 16)
 ROUNDS = {TINY: 31, SHAPES[0]: 21, SHAPES[1]: 15, SHAPES[2]: 9}
+AIMED_AT = "the targets come from a machine where the reference took 338 to 423 ms at (512, 4096)"
 REASONS: dict[object, str] = {
     SHAPES[0]: "33 thousand tokens are little next to the fixed cost of a call, which is the time at (2, 16)",
+    SHAPES[1]: AIMED_AT,
+    SHAPES[2]: AIMED_AT,
+    "eager threads": "threads that sleep while they wait wake late for each of forty operations a block",
     "limit": "the arithmetic of a token takes longer than to move its 13 bytes",
 }
 """Why figures fall short, where they do: by shape those against the reference, under `limit` those against it."""
@@ -133,7 +137,11 @@ def _faster_row(name: str, number: int, suffix: str, found: Measured) -> Row:
         by_level(faster, "{:.1f}x"),
         f">= {target}x",
         min(faster) >= target,
-        _note(min(faster) >= target, shape, f"reference {_milliseconds(times, 'reference')} ms"),
+        _note(
+            min(faster) >= target,
+            "eager threads" if name == "eager" and suffix != "1 thread" else shape,
+            f"reference {_milliseconds(times, 'reference')} ms",
+        ),
     )
 
 

@@ -17,8 +17,9 @@ from lightning_rollout_is.functional.sums import TokenSums, summed
 from lightning_rollout_is.functional.thresholds import Thresholds
 from lightning_rollout_is.types import TokenFloat
 
-# Small enough for the last-level cache, large enough that calling some forty operations a block does not count.
-_TOKENS = 1 << 17
+# Small enough for the last-level cache, and large enough that calling some forty operations a block does not count.
+_TOKENS_PER_THREAD = 1 << 17
+_SHARE = 12  # of a larger batch, however many threads: what a block writes over takes half the room of the weights
 _LONGEST = 1 << 24  # float32 counts exactly up to here
 
 Columns = tuple[Tensor, ...]
@@ -80,7 +81,7 @@ class Blocks(NamedTuple):
     def _split(self, valid: Tensor | None = None) -> Iterator[tuple[Block, slice]]:
         """Each block, and the rows that it has of the batch; all write over the same tensors, but keep ``valid``."""
         count, length = self.response_mask.shape
-        step = min(count, max(1, _TOKENS // length))
+        step = min(count, max(1, _block_size(count * length) // length))
         spare = [self._empty(step, length) for _ in range(4 if valid is None else 3)]
         wide = torch.empty(step, length, dtype=torch.float64)
         for start in range(0, count, step):
@@ -91,6 +92,10 @@ class Blocks(NamedTuple):
 
     def _empty(self, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=compute_dtype(self.old_log_prob, self.rollout_log_prob))
+
+
+def _block_size(tokens: int) -> int:
+    return min(_TOKENS_PER_THREAD * torch.get_num_threads(), max(_TOKENS_PER_THREAD, tokens // _SHARE))
 
 
 def _traced() -> bool:

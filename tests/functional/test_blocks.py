@@ -52,7 +52,7 @@ def batches(draw: st.DrawFn) -> tuple[torch.Tensor, ...]:
 )
 def test_blocks_and_one_pass_agree(tensors: tuple[torch.Tensor, ...], block: int, **options: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "_TOKENS", block)
+        patch.setattr(blocks, "_block_size", lambda _: block)
         assert_same(tensors, upper=2.0, **options)
 
 
