@@ -48,7 +48,7 @@ def test_the_configuration_table_lists_every_key_with_its_default():
 
 
 def test_the_metric_table_lists_every_metric_and_no_other():
-    table = README[README.index("## Read it") : README.index("## When something")]
+    table = README[README.index("## Read it") : README.index("## What it costs")]
     first_cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     listed = [name for cell in first_cells for name in re.findall(r"`([a-z0-9_]+)`", cell)]
     metrics = RolloutISMetrics(RolloutISConfig(2.0, rollout_is_mode="mask"), prefix="")
