@@ -54,8 +54,8 @@ def token_sums(tokens: LogRatio, layout: Layout, log_veto: float) -> TokenSums:
         tensor([1., 0.], dtype=torch.float64)
     """
     log_ratio = tokens.log_ratio
-    # Capping both terms at the same value keeps K3 from going below 0.
     count = layout.sum(tokens.valid)
+    # Capping both terms at the same value keeps K3 from going below 0.
     k3 = excess_of(clamped(log_ratio)) - log_ratio.clamp(max=LOG_WEIGHT_LIMIT)
     return summed(
         tokens=count,
