@@ -18,7 +18,7 @@ class TokenSums(NamedTuple):
     tokens: SequenceFloat
     """Number of valid tokens; NaN where ``flaw`` is, so that every quotient is."""
     inside: SequenceFloat
-    """Number of tokens inside the mask, with or without a usable log-prob; NaN like ``tokens``."""
+    """Number of tokens inside the mask, with or without a usable log-prob."""
     log_ratio: SequenceFloat
     """Training minus rollout log-prob of the whole sequence, nats."""
     rollout_log_prob: SequenceFloat
@@ -77,4 +77,4 @@ def summed(
         return TokenSums(tokens=tokens, inside=inside, flaw=torch.zeros_like(tokens), present=tokens.sign(), **sums)
     flaw = malformed.masked_fill(malformed != 0.0, torch.nan)
     present = tokens.sign() + flaw  # not the sign of the sum, which is 0 for NaN
-    return TokenSums(tokens=tokens + flaw, inside=inside + flaw, flaw=flaw, present=present, **sums)
+    return TokenSums(tokens=tokens + flaw, inside=inside, flaw=flaw, present=present, **sums)

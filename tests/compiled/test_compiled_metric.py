@@ -88,3 +88,12 @@ def test_what_does_not_fit_is_refused_as_without_a_compiler() -> None:
         fast.weigh(old, rollout, mask)
     assert fast.weigh(old, old, mask).sum() == 6.0, "a refused batch is no reason to do without the compiler"
     assert graphs() == 1
+
+
+def test_inside_a_compiled_step_it_is_part_of_that_graph() -> None:
+    fast, plain = metric(), metric(compile=False)
+    tensors = random_tensors(4, 7, "right")[:3]
+    step = torch.compile(lambda *batch: fast.measure(*batch).weight, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(step(*tensors), plain.weigh(*tensors))
+    assert graphs() == 1
+    assert not compiled.compiled_measure.cache_info().currsize
