@@ -209,8 +209,7 @@ def _view(panel: Panel, curves: Sequence[Curve]) -> tuple[float, float]:
 
 
 def _bands(healthy_range: HealthyRange | None, lowest: float, highest: float) -> Iterator[tuple[float, float, str]]:
-    """Bottom, top and grade of each band that can be seen between two heights."""| None) -> Iterator[tuple[float, float, str]]:
-    """Bottom, top and grade of each band that is not empty."""
+    """Bottom, top and grade of each band that can be seen between two heights."""
     if healthy_range is None or not any(map(math.isfinite, healthy_range.healthy + healthy_range.warning)):
         return
     (low, high), (least, most) = healthy_range.healthy, healthy_range.warning
