@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -157,7 +158,7 @@ def _hyperparameters(content: bytes) -> dict[str, Any]:
 
 def _in_order(steps: array[int], values: array[float]) -> Curve:
     """Sorted by step; of several values at one step, the one that was written last."""
-    if all(earlier < later for earlier, later in zip(steps, steps[1:], strict=False)):
+    if all(earlier < later for earlier, later in pairwise(steps)):
         return Curve(steps, values)
     last = dict(zip(steps, values, strict=True))
     ordered = sorted(last)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 POINTS_DRAWN = 1000
 """More points than that are thinned out, since no screen shows them."""
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Told apart by the colour-blind too (Okabe and Ito 2008)."""
+COLORS = ("#2f6fde", "#c0268f", "#0f8f8f", "#8a5a00", "#7a52d1", "#6b7280")
+"""None is a colour of the bands, and each can be seen on white and on black."""
 STYLES = ("-", "--", ":")
 BANDS = {"healthy": "#2e9e4f", "watch": "#e0a000", "unhealthy": "#d03030"}
 FLOOR = 1e-16

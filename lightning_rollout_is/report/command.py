@@ -76,10 +76,7 @@ def _read(log_dirs: Sequence[Path], prefix: str | None) -> tuple[list[Run], list
     unread: list[str] = []
     folders: dict[Path, Path] = {}
     for log_dir in log_dirs:
-        try:
-            folders.update({folder.resolve(): folder for folder in folders_of_runs(log_dir)})
-        except UnreadableError as error:
-            unread.append(str(error))
+        folders.update({folder.resolve(): folder for folder in _found(log_dir, unread)})
     for folder, name in zip(folders.values(), names_of(list(folders.values())), strict=True):
         sys.stderr.write(f"reading {folder}\n")
         try:
@@ -87,6 +84,14 @@ def _read(log_dirs: Sequence[Path], prefix: str | None) -> tuple[list[Run], list
         except (UnreadableError, OSError) as error:
             unread.append(str(error))
     return runs, unread
+
+
+def _found(log_dir: Path, unread: list[str]) -> list[Path]:
+    try:
+        return folders_of_runs(log_dir)
+    except UnreadableError as error:
+        unread.append(str(error))
+        return []
 
 
 def _write(out: Path, content: str) -> bool:

@@ -44,8 +44,8 @@ def _drawn(panel: Panel, runs: dict[str, dict[str, Curve]]) -> str:
     except ImportError as error:
         raise ImportError("figures need matplotlib: pip install 'lightning-rollout-is[plots]'") from error
     # Text stays text, which the browser sets, and the same run gives the same page.
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": panel.title, "font.size": 11.0}):
-        figure = Figure(figsize=(5.2, 3.1), layout="constrained")
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": panel.title, "font.size": 10.5}):
+        figure = Figure(figsize=(4.5, 3.0), layout="constrained")
         axes = figure.add_subplot()
         draw_panel(axes, panel, runs)
         _ink(axes)

@@ -7,16 +7,19 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import NamedTuple
 
+from lightning_rollout_is.healthy_ranges import RANGES
 from lightning_rollout_is.plots import COLORS
 from lightning_rollout_is.report.configuration import differences, setting
 from lightning_rollout_is.report.figures import Picture, pictures
 from lightning_rollout_is.report.problem import Verdict
 from lightning_rollout_is.report.runs import Run
-from lightning_rollout_is.report.values import all_values, telling_values
+from lightning_rollout_is.report.values import Cell, all_values, summary, telling_values
 
 MARKS = {"healthy": "✓", "watch": "!", "unhealthy": "✕"}
 """Told apart without colour."""
-SETTING = re.compile(r"([a-z_]+(?:\.[a-z_]+)+(?:: (?:true|false|null|[a-z_]+(?=[\s,;)]|$)|[0-9.e-]*[0-9]))?|[a-z_]+=[a-z_0-9]+)")
+SETTING = re.compile(
+    r"([a-z_]+(?:\.[a-z_]+)+(?:: (?:true|false|null|[a-z_]+(?=[\s,;)]|$)|[0-9.e-]*[0-9]))?|[a-z_]+=[a-z_0-9]+)"
+)
 """A key of the configuration, with its value where one is named."""
 GRAVITY = ("unhealthy", "watch", "healthy")
 FACTS = {
@@ -27,6 +30,13 @@ FACTS = {
     "corrects the loss": "rollout_is",
 }
 """What tells most of a configuration: label, and end of the key."""
+
+MEASURES = {
+    "K3": "mismatch_k3_kl",
+    "effective sample size": "rollout_is_eff_sample_size",
+    "largest weight": "rollout_is_max",
+}
+"""What shows best how far two policies are apart: label, and metric without prefix."""
 
 
 class Judged(NamedTuple):
@@ -63,6 +73,7 @@ def page(judged: Sequence[Judged], unread: Sequence[str], version: str) -> str:
         marks=MARKS,
         count={grade: sum(one.verdict.grade == grade for one in judged) for grade in GRAVITY},
         facts=[facts_of(run) for run in runs],
+        at_worst=[at_worst(run) for run in runs],
         telling=telling_values(runs),
         differences=differences([run.configuration for run in runs]),
         pictures=drawn,
@@ -77,6 +88,14 @@ def facts_of(run: Run) -> dict[str, str]:
     """The few settings that tell most of a run; those that are known."""
     known = {label: setting(run.configuration, key) for label, key in FACTS.items()}
     return {label: value for label, value in known.items() if value}
+
+
+def at_worst(run: Run) -> dict[str, Cell]:
+    """How far a run has been from agreement in the statistics that tell it best; those that it has."""
+    summaries = {
+        label: summary(run.mismatch[name], RANGES[name]) for label, name in MEASURES.items() if name in run.mismatch
+    }
+    return {label: three.worst for label, three in summaries.items() if three is not None}
 
 
 def pieces(text: str) -> list[tuple[str, bool]]:

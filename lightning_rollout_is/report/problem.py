@@ -22,6 +22,9 @@ class Problem(NamedTuple):
     share: float
     """Of the points at which it holds."""
     message: str
+    """What is wrong, in plain words."""
+    numbers: str
+    """What it was seen by."""
     causes: tuple[str, ...]
     """Likely ones, the likeliest first."""
     remedy: str
@@ -30,9 +33,9 @@ class Problem(NamedTuple):
         """Since when, and how often.
 
         Example:
-            >>> Problem("watch", "mismatch_kl", 40, 40, False, 0.02, "the KL is large", (), "").when()
+            >>> Problem("watch", "mismatch_kl", 40, 40, False, 0.02, "the KL is large", "0.2", (), "").when()
             'first at step 40, at 2% of the points, over by the end'
-            >>> Problem("unhealthy", "mismatch_kl", 3, 40, True, 0.2, "the KL is large", (), "").when()
+            >>> Problem("unhealthy", "mismatch_kl", 3, 40, True, 0.2, "the KL is large", "0.2", (), "").when()
             'since step 40 and before, from step 3 on, at 20% of the points'
         """
         share = "at every point" if self.share == 1.0 else f"at {_percent(self.share)} of the points"
@@ -42,10 +45,10 @@ class Problem(NamedTuple):
         return f"since step {self.since}{before}, {share}"
 
     def headline(self) -> str:
-        """One sentence.
+        """One sentence, without the numbers.
 
         Example:
-            >>> Problem("watch", "mismatch_kl", 0, 0, True, 1.0, "the KL is large", (), "").headline()
+            >>> Problem("watch", "mismatch_kl", 0, 0, True, 1.0, "the KL is large", "0.2", (), "").headline()
             'The KL is large, since step 0, at every point.'
         """
         return f"{self.message[:1].upper()}{self.message[1:]}, {self.when()}."

@@ -43,7 +43,8 @@ def plain_summary(judged: Sequence[Judged]) -> str:
         out.writelines(f"    {line}\n" for line in _lines(one))
     rows = [("", *(f"{one.run.name}: first / worst / last" for one in judged))]
     rows += [
-        (label, *(_three(values) for values in row)) for label, row in telling_values([one.run for one in judged]).items()
+        (label, *(_three(values) for values in row))
+        for label, row in telling_values([one.run for one in judged]).items()
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -63,6 +64,7 @@ def _print_verdict(console: Console, one: Judged) -> None:
 def _lines(one: Judged) -> Iterator[str]:
     yield one.verdict.headline()
     if one.verdict.problems:
+        yield one.verdict.problems[0].numbers
         yield f"What to do: {one.verdict.problems[0].remedy}"
     if len(one.verdict.problems) > 1:
         yield f"and {len(one.verdict.problems) - 1} more, on the page"
@@ -74,11 +76,11 @@ def _table(judged: Sequence[Judged]) -> Table:
     from rich.text import Text
 
     # Names come from folders: brackets in them are no markup.
-    table = Table("", *(Text(f"{one.run.name}: first / worst / last") for one in judged))
+    table = Table("")
+    for one in judged:
+        table.add_column(Text(f"{one.run.name}: first / worst / last"), justify="right")
     for label, row in telling_values([one.run for one in judged]).items():
         table.add_row(label, *(_colored(values) for values in row))
-    for column in table.columns[1:]:
-        column.justify = "right"
     return table
 
 
@@ -87,7 +89,9 @@ def _colored(values: Summary | None) -> object:
 
     if values is None:
         return Text("-")
-    cells = [Text(cell.text, style=COLOR[cell.grade or "healthy"]) for cell in (values.first, values.worst, values.last)]
+    cells = [
+        Text(cell.text, style=COLOR[cell.grade or "healthy"]) for cell in (values.first, values.worst, values.last)
+    ]
     return Text(" / ").join(cells)
 
 

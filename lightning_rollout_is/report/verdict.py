@@ -91,14 +91,11 @@ def _from_rules(run: Run, rules: Rules) -> Iterator[Problem]:
             since=since.get(rule, known.first.since),
             lasting=rule in since,
             share=share,
-            message=_with_numbers(known.worst),
+            message=known.worst.message,
+            numbers=f"{known.worst.metric} {known.worst.value:.3g} at worst, threshold {known.worst.threshold:.3g}",
             causes=known.worst.causes,
             remedy=known.worst.remedy,
         )
-
-
-def _with_numbers(worst: Finding) -> str:
-    return f"{worst.message} ({worst.metric} {worst.value:.3g} at worst, threshold {worst.threshold:.3g})"
 
 
 def _outside(metric: str, curve: Curve, healthy: HealthyRange) -> Iterator[Problem]:
@@ -111,8 +108,7 @@ def _outside(metric: str, curve: Curve, healthy: HealthyRange) -> Iterator[Probl
     if lasting or share >= LASTING_SHARE:
         worst = max(curve.values, key=healthy.distance)
         numbers = f"{healthy.label}: {typical:.3g} at the end, {worst:.3g} at worst; healthy: {healthy.limits()}"
-        message = f"{healthy.meaning} ({numbers})"
-        yield Problem("watch", metric, out[0], out[0], lasting, share, message, (), healthy.remedy)
+        yield Problem("watch", metric, out[0], out[0], lasting, share, healthy.meaning, numbers, (), healthy.remedy)
 
 
 def _not_finite(metric: str, curve: Curve) -> Iterator[Problem]:
@@ -125,7 +121,8 @@ def _not_finite(metric: str, curve: Curve) -> Iterator[Problem]:
             since=lost[0],
             lasting=lost[-1] == curve.steps[-1],
             share=len(lost) / len(curve.steps),
-            message=f"{metric} is not a finite number at {len(lost)} of {len(curve.steps)} points",
+            message=f"{metric} is not a finite number",
+            numbers=f"{len(lost)} of {len(curve.steps)} points",
             causes=("NaN or infinite log-probs on either side",),
             remedy="look for NaN in the log-probs of the engine and of the trainer",
         )

@@ -61,7 +61,10 @@ def test_the_gravest_run_comes_first_with_what_to_do(two):
     assert "since step 0, at every point" in text
     assert "What to do:" in text
     assert "algorithm.rollout_is_level: geometric" in text
-    assert "Every value lies in its healthy range: nothing to do." in text
+    assert (
+        "Every value lies in its healthy range: nothing to do. at worst: K3 1e-06 , effective sample size 0.999" in text
+    )
+    assert "mismatch/rollout_is_eff_sample_size 0.1 at worst, threshold 0.3 · at worst: K3" in text
 
 
 def test_the_page_is_well_formed_and_fetches_nothing(two):
@@ -105,7 +108,7 @@ def test_what_differs_is_shown_and_the_rest_is_not(two):
         for number, one in enumerate(two)
     ]
     text = page(with_settings, [], "")
-    differs = Reader(text[text.index("What differs") : text.index("<h2>Curves")]).text
+    differs = Reader(text[text.index("<h2>What differs") : text.index("<h2>Curves")]).text
     assert "actor.lr 0 1" in differs
     assert "seed" not in differs
 

@@ -76,7 +76,7 @@ def test_a_prefix_that_is_not_there_says_what_is(tmp_path):
 def test_a_file_without_any_scalar_says_why(tmp_path):
     write_run(tmp_path, length=1)
     truncate(event_file(tmp_path), share=0.01)
-    with pytest.raises(UnreadableError, match="no scalar in its event files; .*cannot be read beyond byte 0"):
+    with pytest.raises(UnreadableError, match=r"no scalar in its event files; .*cannot be read beyond byte 0"):
         read_run(tmp_path, "run")
 
 

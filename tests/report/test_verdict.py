@@ -28,7 +28,7 @@ def test_what_breaks_a_rule_at_the_end_is_unhealthy_since_it_began(tmp_path):
 
 def test_the_worst_value_of_a_rule_is_told(tmp_path):
     verdict = verdict_of(tmp_path, rollout_is_veto_fraction=lambda step: 0.7 if step == 20 else 0.2)
-    assert "mismatch/rollout_is_veto_fraction 0.7 at worst, threshold 0.1" in verdict.headline()
+    assert verdict.problems[0].numbers == "mismatch/rollout_is_veto_fraction 0.7 at worst, threshold 0.1"
 
 
 def test_a_rule_that_broke_for_a_moment_is_to_be_watched(tmp_path):
@@ -57,7 +57,7 @@ def test_a_value_outside_its_healthy_range_is_to_be_watched(tmp_path):
     (problem,) = verdict.problems
     assert verdict.grade == "watch"
     assert (problem.metric, problem.since, problem.lasting) == ("mismatch_k3_kl", 10, True)
-    assert "0.003 at the end, 0.003 at worst; healthy: 0.001 or less" in problem.message
+    assert "0.003 at the end, 0.003 at worst; healthy: 0.0005 or less" in problem.numbers
     assert problem.remedy
 
 
@@ -85,7 +85,8 @@ def test_values_that_are_no_numbers_are_told_of_and_disturb_nothing(tmp_path):
     verdict = verdict_of(tmp_path, mismatch_kl=lambda step: math.nan if step % 2 else 1e-6)
     (problem,) = verdict.problems
     assert verdict.grade == "watch"
-    assert "mismatch_kl is not a finite number at 15 of 30 points" in problem.message
+    assert problem.message == "mismatch_kl is not a finite number"
+    assert problem.numbers == "15 of 30 points"
     assert problem.since == 1
 
 
