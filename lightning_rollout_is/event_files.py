@@ -87,7 +87,7 @@ class _Reader:
         self.notes: list[str] = []
 
     def read(self, file: Path) -> None:
-        from google.protobuf.message import DecodeError
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
         from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[import-untyped]
 
         size, done, step = file.stat().st_size, 0, None

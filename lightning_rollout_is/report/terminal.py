@@ -12,6 +12,7 @@ from lightning_rollout_is.report.values import Summary, telling_values
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 COLOR = {"healthy": "green", "watch": "yellow", "unhealthy": "bold red"}
 
@@ -84,7 +85,7 @@ def _table(judged: Sequence[Judged]) -> Table:
     return table
 
 
-def _colored(values: Summary | None) -> object:
+def _colored(values: Summary | None) -> Text:
     from rich.text import Text
 
     if values is None:
