@@ -172,5 +172,7 @@ def finite_points(curve: Curve) -> Curve:
         >>> finite_points(Curve([0, 1, 2], [1.0, float("nan"), 3.0]))
         Curve(steps=[0, 2], values=[1.0, 3.0])
     """
+    if all(map(math.isfinite, curve.values)):
+        return curve
     kept = [(step, value) for step, value in zip(curve.steps, curve.values, strict=True) if math.isfinite(value)]
     return Curve([step for step, _ in kept], [value for _, value in kept])

@@ -193,7 +193,7 @@ def _frame(axes: Axes, panel: Panel, curves: Sequence[Curve]) -> None:
     low, high = _view(panel, curves)
     axes.set_ylim(low, high)
     for bottom, top, grade in _bands(panel.healthy_range, low, high):
-        axes.axhspan(bottom, top, color=BANDS[grade], alpha=0.13, linewidth=0, zorder=0)
+        axes.axhspan(bottom, top, color=BANDS[grade], alpha=0.17, linewidth=0, zorder=0)
     if panel.ideal is not None:
         axes.axhline(panel.ideal, linestyle="--", linewidth=1, color="gray", zorder=1)
     axes.set_xlabel("optimizer step")

@@ -28,7 +28,7 @@ def two(tmp_path):
 class Reader(HTMLParser):
     """The text of a page, its tags with attributes, and whether every tag is closed."""
 
-    VOID = ("meta", "br")
+    VOID = ("meta", "br", "wbr")
 
     def __init__(self, text):
         super().__init__()
@@ -109,14 +109,16 @@ def test_what_differs_is_shown_and_the_rest_is_not(two):
     ]
     text = page(with_settings, [], "")
     differs = Reader(text[text.index("<h2>What differs") : text.index("<h2>Curves")]).text
-    assert "actor.lr 0 1" in differs
+    assert "actor. lr 0 1" in differs
     assert "seed" not in differs
 
 
 def test_names_and_settings_are_no_markup(tmp_path):
     one = judged(tmp_path, "<script>alert(1)</script>")
     one = Judged(one.run._replace(configuration={"<b>": "<i>&"}, notes=["<u>"]), one.verdict)
-    text = page([one], ["<s>"], "<p>")
+    other = Judged(one.run._replace(configuration={"<b>": "a.<i>"}), one.verdict)
+    text = page([one, other], ["<s>"], "<p>")
+    assert "a.<wbr>&lt;i&gt;" in text
     assert not re.search("<(script|b|i|u|s)>", text)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
 
