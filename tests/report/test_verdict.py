@@ -70,6 +70,14 @@ def test_the_gravest_comes_first(tmp_path):
     assert [problem.grade for problem in verdict.problems] == ["unhealthy", "watch"]
 
 
+def test_what_lasts_comes_before_what_is_over(tmp_path):
+    verdict = verdict_of(
+        tmp_path, rollout_is_veto_fraction=lambda step: 0.5 if step == 5 else 0.0, mismatch_k3_kl=0.003
+    )
+    assert [problem.metric for problem in verdict.problems] == ["mismatch_k3_kl", "rollout_is_veto_fraction"]
+    assert [problem.lasting for problem in verdict.problems] == [True, False]
+
+
 def test_a_metric_is_not_blamed_twice(tmp_path):
     verdict = verdict_of(tmp_path, rollout_is_std=1.5)
     assert [problem.metric for problem in verdict.problems] == ["rollout_is_std"]
