@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lightning_rollout_is.callbacks.health import RolloutISHealth
     from lightning_rollout_is.callbacks.rollout_is import RolloutISCallback
     from lightning_rollout_is.config import RolloutISConfig
     from lightning_rollout_is.functional import (
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from lightning_rollout_is.reference_api import compute_rollout_importance_weights
 
 _ROOMS = {
+    "callbacks.health": ("RolloutISHealth",),
     "callbacks.rollout_is": ("RolloutISCallback",),
     "config": ("RolloutISConfig",),
     "functional": ("ImportanceWeights", "importance_weights", "token_log_probs"),
@@ -74,6 +76,7 @@ __all__ = [
     "PerplexityRatio",
     "RolloutISCallback",
     "RolloutISConfig",
+    "RolloutISHealth",
     "RolloutISMetrics",
     "RolloutISMixin",
     "RolloutKL",

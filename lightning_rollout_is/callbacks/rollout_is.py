@@ -12,6 +12,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 
 from lightning_rollout_is.callbacks.curves import Curves
 from lightning_rollout_is.callbacks.faults import ALL_MISSING, malformation, refusal
+from lightning_rollout_is.callbacks.observers import WrittenPoint, tell
 from lightning_rollout_is.callbacks.point import Point, Reading
 from lightning_rollout_is.callbacks.steps import begins_without_gradient, logged_step
 from lightning_rollout_is.callbacks.transfer import Transfer
@@ -32,7 +33,8 @@ class RolloutISCallback(Callback):
     A point covers one optimizer step: all its micro-batches, on all ranks. It lies at the step at which Lightning puts
     the module's own logged values, whatever ``log_every_n_steps`` is, and reaches every logger of the Trainer and
     ``trainer.callback_metrics``, so that ``ModelCheckpoint`` and ``EarlyStopping`` can monitor it. A value that is not
-    defined is not written. Nothing is logged while the module's threshold is null.
+    defined is not written. Nothing is logged while the module's threshold is null. Callbacks of the Trainer that have
+    a method ``on_rollout_is_point`` are told of each point (:class:`~lightning_rollout_is.callbacks.PointObserver`).
 
     Faulty input of one rank stops all of them, with the same words, at the next point: a rank that raised by itself
     would leave the others waiting for its gradient. Until then a batch that was refused adds nothing to the loss (all
@@ -193,6 +195,7 @@ class RolloutISCallback(Callback):
         reading = self._sound(point)
         if reading is not None and self._curves.add(trainer, reading.scalars, reading.numbers, point.step):
             self._last_point, self._keys = point.step, reading.numbers.keys()
+            tell(trainer, WrittenPoint(point.step, point.prefix, reading.numbers))
 
     def _sound(self, point: Point) -> Reading | None:
         """What the point says, once its faults are dealt with; ``None`` where it means nothing."""

@@ -56,14 +56,14 @@ class HealthHistory:
             All that holds at this point, what may explain the rest first.
         """
         values = Scalars(scalars, self.prefix)
-        judged = {**self._trends.judge(values), **judge(values, self.rules)}
+        judged = {**self._trends.judge(step, values), **judge(values, self.rules)}
         findings, self.begun, self.ended = [], [], {}
         for rule in sorted(judged, key=ORDER.index):
             broken = judged[rule]
             if broken is None:
                 self._end(rule)
                 continue
-            begins = self._episodes.holds(rule, step)
+            begins = self._episodes.holds(rule, step if broken.since is None else broken.since)
             findings.append(broken.finding(rule, self.prefix, self._episodes.since(rule)))
             if begins:
                 self.begun.append(findings[-1])

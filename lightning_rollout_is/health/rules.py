@@ -16,7 +16,6 @@ LARGEST = {
     "masked_fraction": 1.0,
     "eff_sample_size": 1.0,
     "falling_eff_sample_size": 1.0,
-    "constant_shift": 1.0,
     "saturation": 20.0,
 }
 """What a threshold can be at most for its rule to mean anything; the others are finite."""
@@ -37,8 +36,7 @@ class Rules:
         saturation: Holds if a raw log weight has run into this many nats, either way; 20 is where weights are clamped.
         mean_low: Holds if the mean weight is below.
         mean_high: Holds if the mean weight is above.
-        constant_shift: Holds if at least this fraction of K3 is what one and the same log ratio on all tokens would
-            make of it, and the KL is beyond ``shift_floor``.
+        constant_shift: Holds if the KL, either way, is beyond this many times K3, and beyond ``shift_floor``.
         negative_kl: Holds if the KL is below minus this many times K3, and below minus ``shift_floor``.
         eff_sample_size: Holds if the effective sample size is below. With weights clamped to [lower, upper] it is
             never under ``4 lower upper / (lower + upper)^2``, which for bounds of 0.5 and 2 is 0.64.
@@ -70,7 +68,7 @@ class Rules:
     saturation: float | None = 20.0
     mean_low: float | None = 0.5
     mean_high: float | None = 2.0
-    constant_shift: float | None = 0.5
+    constant_shift: float | None = 3.0
     negative_kl: float | None = 0.5
     eff_sample_size: float | None = 0.3
     std: float | None = 1.0

@@ -28,26 +28,34 @@ class Trends:
         self._ess: deque[float] = deque(maxlen=rules.window)
         self._k3: deque[float] = deque(maxlen=rules.window)
         self._ones = 0
+        self._ones_since = 0
 
-    def judge(self, values: Mapping[str, float]) -> dict[str, Broken | None]:
+    def judge(self, step: int, values: Mapping[str, float]) -> dict[str, Broken | None]:
         """Each rule that this point can answer, and how it is broken, or ``None``; the point is remembered.
 
         Args:
+            step: The x of the point.
             values: Finite values by their names without prefix.
         """
         judged: dict[str, Broken | None] = {}
         if self.rules.unchanged is not None and all(name in values for name in EXACTLY_ONE):
-            judged["unchanged"] = self._unchanged(values, self.rules.unchanged)
+            judged["unchanged"] = self._unchanged(step, values, self.rules.unchanged)
         if self.rules.falling_eff_sample_size is not None and ESS in values:
             judged["falling_eff_sample_size"] = self._falling(values[ESS], self.rules.falling_eff_sample_size)
         if self.rules.jump is not None and K3 in values:
             judged["jump"] = self._jump(values[K3], self.rules.jump)
         return judged
 
-    def _unchanged(self, values: Mapping[str, float], points: int) -> Broken | None:
-        one = all(values[name] == exactly for name, exactly in EXACTLY_ONE.items())
-        self._ones = self._ones + 1 if one else 0
-        return Broken("rollout_is_max", 1.0, 1.0, f" ({points} points in a row)") if self._ones >= points else None
+    def _unchanged(self, step: int, values: Mapping[str, float], points: int) -> Broken | None:
+        if any(values[name] != exactly for name, exactly in EXACTLY_ONE.items()):
+            self._ones = 0
+            return None
+        if self._ones == 0:
+            self._ones_since = step
+        self._ones += 1
+        if self._ones < points:
+            return None
+        return Broken("rollout_is_max", 1.0, 1.0, f" ({self._ones} points in a row)", self._ones_since)
 
     def _falling(self, ess: float, limit: float) -> Broken | None:
         """Compare the medians of the first and of the last quarter of a full window, which noise hardly moves."""
@@ -72,10 +80,10 @@ class Trends:
 
     def state_dict(self) -> dict[str, Any]:
         """What is remembered, as plain numbers."""
-        return {"ess": list(self._ess), "k3": list(self._k3), "ones": self._ones}
+        return {"ess": list(self._ess), "k3": list(self._k3), "ones": self._ones, "ones_since": self._ones_since}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state, of which a shorter window keeps the end."""
         self._ess = deque(state["ess"], maxlen=self.rules.window)
         self._k3 = deque(state["k3"], maxlen=self.rules.window)
-        self._ones = state["ones"]
+        self._ones, self._ones_since = state["ones"], state["ones_since"]
