@@ -34,7 +34,15 @@ def test_what_is_no_number_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0"), (1.0, "1"), (1e-13, "1e-13"), (4.85165195e8, "4.852e+08"), (-0.0005, "-0.0005")]
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (1.0, "1"),
+        (1e-13, "1e-13"),
+        (0.00012345, "0.00012"),
+        (4.85165195e8, "4.852e+08"),
+        (-0.0005, "-0.0005"),
+    ],
 )
 def test_numbers_are_short(value, text):
     assert Cell(value).text == text
