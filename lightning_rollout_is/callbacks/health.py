@@ -91,7 +91,7 @@ class RolloutISHealth(Callback):
         if stage == "fit" and not _sources(trainer):
             raise MisconfigurationException(
                 "RolloutISHealth judges what RolloutISCallback writes, and the Trainer has no RolloutISCallback; give "
-                "it both (Trainer(callbacks=[RolloutISCallback(), RolloutISHealth()]), or callbacks=[default,health])"
+                "it both (Trainer(callbacks=[RolloutISCallback(), RolloutISHealth()]), or callbacks=health)"
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -140,7 +140,7 @@ class RolloutISHealth(Callback):
 
 
 def _sources(trainer: Trainer) -> list[RolloutISCallback]:
-    callbacks: list[Callback] = getattr(trainer, "callbacks", [])
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     return [callback for callback in callbacks if isinstance(callback, RolloutISCallback)]
 
 

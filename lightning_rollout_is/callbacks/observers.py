@@ -28,6 +28,6 @@ class PointObserver(Protocol):
 
 def tell(trainer: Trainer, point: WrittenPoint) -> None:
     """Tell the callbacks of a Trainer that want to know."""
-    for callback in getattr(trainer, "callbacks", ()):
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
         if isinstance(callback, PointObserver):
             callback.on_rollout_is_point(trainer, point)

@@ -17,7 +17,7 @@ LOG_PROBS = "actor_rollout_ref.rollout.calculate_log_probs: true"
 GEOMETRIC = (
     "algorithm.rollout_is_level: geometric with algorithm.rollout_is_threshold: 1.001 (algorithm=geometric_mask)"
 )
-APART = "the two policies are too far apart: a coarsely quantised or low-precision engine"
+APART = "the engine is coarsely quantised, or of low precision"
 STALE = "the engine's weights are stale: they are synchronised too seldom, or the synchronisation fails"
 
 SPREAD = (

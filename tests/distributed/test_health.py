@@ -20,13 +20,13 @@ pytestmark = pytest.mark.timeout(120)
 SHARES = [batches(OK, OK, OK, OK, OK), batches(OK, OK, 0.9, OK, OK), batches(OK, OK, OK, OK, OK)]
 
 
-def train_judged(rank, group, shares, action, late, health_first=False):
+def train_judged(rank, group, shares, action, late):
     """Optimizer steps, the words of the error, and of the warnings of this rank."""
-    both = [RolloutISCallback(), RolloutISHealth(RULES, action)]
+    both = [RolloutISHealth(RULES, action), RolloutISCallback()]
     RolloutISCallback.transfer = LateTransfer if late else Transfer
     trainer = lightning.Trainer(
         **{**QUIET, "devices": WORLD, "strategy": "ddp", "max_epochs": 1},
-        callbacks=both[::-1] if health_first else both,
+        callbacks=both,
         logger=False,
     )
     error = None

@@ -181,7 +181,7 @@ def test_no_log_prob_at_all(monkeypatch, tmp_path):
 
 
 def test_a_trainer_without_the_curves_is_refused_before_anything_is_spent(tmp_path):
-    with pytest.raises(MisconfigurationException, match=r"has no RolloutISCallback; .*callbacks=\[default,health\]"):
+    with pytest.raises(MisconfigurationException, match=r"has no RolloutISCallback; .*callbacks=health\)$"):
         fit(Policy(), [batch(OK)], tmp_path, callbacks=[RolloutISHealth()])
 
 
@@ -190,6 +190,13 @@ def test_a_second_fit_begins_without_a_past(monkeypatch, tmp_path):
     for name in ("first", "second"):
         _, told = run(monkeypatch, tmp_path / name, [OK, SICK, SICK], health)
         assert told.begun == [(1, ["kl"])]
+
+
+def test_a_second_fit_may_have_another_prefix(monkeypatch, tmp_path):
+    health = RolloutISHealth(RULES)
+    for prefix in ("a/", "b/"):
+        _, told = run(monkeypatch, tmp_path / prefix, [SICK], health, source=RolloutISCallback(prefix=prefix))
+        assert f"({prefix}mismatch_kl = 0.3," in told.warned[0]
 
 
 @pytest.mark.parametrize(("rules", "kl"), [(None, 0.1), ({}, 0.1), ({"kl": 0.3}, 0.3), (Rules(kl=0.4), 0.4)])

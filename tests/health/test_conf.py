@@ -19,21 +19,24 @@ def made(*overrides):
     return list(instantiate(callbacks(*overrides)).values())
 
 
-@pytest.mark.parametrize("order", ["[default,health]", "[health,default]"])
-def test_beside_the_curves(order):
-    names = {type(callback).__name__ for callback in made(f"callbacks={order}")}
-    assert names == {"RolloutISCallback", "RolloutISHealth"}
+def the_health(*overrides):
+    return next(callback for callback in made(*overrides) if isinstance(callback, RolloutISHealth))
+
+
+@pytest.mark.parametrize("choice", ["health", "[default,health]", "[health,default]", "[none,health]"])
+def test_the_curves_come_with_it(choice):
+    names = [type(callback).__name__ for callback in made(f"callbacks={choice}")]
+    assert sorted(names) == ["RolloutISCallback", "RolloutISHealth"]
 
 
 def test_with_the_defaults_of_the_rules():
-    (health,) = made("callbacks=health")
-    assert isinstance(health, RolloutISHealth)
+    health = the_health("callbacks=health")
     assert (health.rules, health.on_unhealthy) == (Rules(), "warn")
 
 
 def test_every_threshold_can_be_set():
     overrides = ["on_unhealthy=stop", "rules.kl=0.05", "rules.jump=null", "rules.patience=3"]
-    (health,) = made("callbacks=health", *(f"callbacks.health.{override}" for override in overrides))
+    health = the_health("callbacks=health", *(f"callbacks.health.{override}" for override in overrides))
     assert health.rules == Rules(kl=0.05, jump=None, patience=3)
     assert health.on_unhealthy == "stop"
 
@@ -46,6 +49,6 @@ def test_a_typo_is_refused():
 
 
 def test_nothing_of_hydra_stays_in_the_callback():
-    (health,) = made("callbacks=health")
+    health = the_health("callbacks=health")
     assert type(health.rules) is Rules
     assert {type(value) for value in vars(health.rules).values()} == {int, float}

@@ -163,3 +163,10 @@ def test_a_history_pickles():
     history = HealthHistory()
     history.observe(0, SICK)
     assert pickle.loads(pickle.dumps(history)).state_dict() == history.state_dict()
+
+
+def test_what_may_explain_the_rest_comes_first():
+    history = HealthHistory()
+    for step in range(20):
+        found = history.observe(step, point(SAME_TENSOR, rollout_is_missing_fraction=0.5, rollout_is_std=2.0))
+    assert rules_of(found) == ["missing_fraction", "unchanged", "std"]
