@@ -20,8 +20,9 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from lightning_rollout_is import plot_rollout_is
+from lightning_rollout_is.event_files import read_events
 from lightning_rollout_is.recipes.grpo_config import grpo_from_config
-from lightning_rollout_is.recipes.report import read_events, summary_table
+from lightning_rollout_is.recipes.report import summary_table
 
 
 @hydra.main(config_path="../conf", config_name="train", version_base="1.3")

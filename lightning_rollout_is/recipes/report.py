@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lightning_rollout_is.engines.optional import require
@@ -26,30 +24,6 @@ ROWS = {
 """What the summary shows: label, and name in the event file."""
 
 
-def read_events(log_dir: str | Path) -> dict[str, list[float]]:
-    """Every scalar of the event files in a folder.
-
-    Args:
-        log_dir: A logger's ``log_dir``.
-
-    Returns:
-        Name to values, in the order of the steps.
-
-    Raises:
-        FileNotFoundError: The folder has no event file.
-    """
-    from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]
-        EventAccumulator,
-    )
-
-    if not any(Path(log_dir).glob("events.out.tfevents.*")):
-        raise FileNotFoundError(f"no TensorBoard event file in {log_dir}")
-    # It logs at level INFO that it has read all there is.
-    logging.getLogger("tensorboard").setLevel(logging.WARNING)
-    events = EventAccumulator(str(log_dir), size_guidance={"scalars": 0}).Reload()
-    return {name: [event.value for event in events.Scalars(name)] for name in events.Tags()["scalars"]}
-
-
 def first_and_last(values: Sequence[float], window: int = 5) -> tuple[str, str]:
     """Mean of the first and of the last few values, as text; a dash where there are none.
 
@@ -69,7 +43,7 @@ def summary_table(history: Mapping[str, Sequence[float]], window: int = 5) -> Ta
     """First and last values of the run as a rich table.
 
     Args:
-        history: From :func:`read_events`.
+        history: From :func:`~lightning_rollout_is.event_files.read_events`.
         window: Steps that are averaged at either end.
 
     Raises:

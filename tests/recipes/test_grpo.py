@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lightning_rollout_is.engines import CTranslate2Engine, RoundedWeights, StaleEngine
-from lightning_rollout_is.recipes.report import read_events
+from lightning_rollout_is.event_files import read_events
 from tests.recipes.tiny import fit, tiny_module
 
 

@@ -1,24 +1,8 @@
-"""What the summary says of an event file."""
+"""What the summary of a run says."""
 
-import pytest
-from lightning.pytorch.loggers import TensorBoardLogger
 from rich.console import Console
 
-from lightning_rollout_is.recipes.report import ROWS, first_and_last, read_events, summary_table
-
-
-def test_every_point_is_read_in_order(tmp_path):
-    logger = TensorBoardLogger(tmp_path, name="", version="")
-    # More than the 10000 points that TensorBoard keeps of a curve unless told otherwise would be thinned out.
-    for step in range(10050):
-        logger.log_metrics({"reward": step}, step=step)
-    logger.finalize("success")
-    assert read_events(tmp_path)["reward"] == list(range(10050))
-
-
-def test_a_folder_without_events_is_an_error(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no TensorBoard event file"):
-        read_events(tmp_path)
+from lightning_rollout_is.recipes.report import ROWS, first_and_last, summary_table
 
 
 def test_the_table_shows_both_ends_and_a_dash_for_what_is_not_there():

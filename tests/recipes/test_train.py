@@ -8,9 +8,9 @@ from pathlib import Path
 import hydra
 import pytest
 
+from lightning_rollout_is.event_files import read_events
 from lightning_rollout_is.hydra_store import conf_directory
 from lightning_rollout_is.recipes.grpo_config import grpo_from_config
-from lightning_rollout_is.recipes.report import read_events
 from tests.recipes.tiny import fit
 
 TRAIN = Path(__file__).parents[2] / "examples" / "train.py"
