@@ -78,7 +78,10 @@ RANGES: dict[str, HealthyRange] = {
         0.0,
         (-math.inf, 5e-4),
         meaning="the rollout engine gives its own tokens other probabilities than the trainer does",
-        remedy="have the loss corrected (algorithm.rollout_is: true), and sample in more bits, such as bfloat16",
+        remedy=(
+            "sample in more bits, such as bfloat16; as long as the two differ, keep the loss corrected "
+            "(algorithm.rollout_is: true)"
+        ),
     ),
     "mismatch_kl": HealthyRange(
         "KL(rollout || training), nats a token",
