@@ -200,32 +200,6 @@ def test_memory_is_the_gradient_and_two_blocks(
     assert size < peak_bytes(lambda: token_log_probs(logits, ids, temperature).sum().backward()) < 1.26 * size
 
 
-@pytest.mark.plain
-@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
-def test_temperature_is_checked(temperature: float) -> None:
-    with pytest.raises(
-        ValueError, match=rf"temperature = {temperature} is not allowed; it must be positive and finite"
-    ):
-        token_log_probs(*batch(2, 7), temperature)
-
-
-@pytest.mark.plain
-@pytest.mark.parametrize(
-    ("logits", "token_ids", "message"),
-    [
-        (torch.zeros(2, 3, 7), torch.zeros(2, 4, dtype=torch.long), r"\(2, 3, 7\) and token_ids \(2, 4\)"),
-        (torch.zeros(2, 7), torch.zeros(2, 1, dtype=torch.long), r"\(2, 7\) and token_ids \(2, 1\)"),
-        (torch.zeros(()), torch.zeros((), dtype=torch.long), "leading shape"),
-        (torch.zeros(2, 7, dtype=torch.long), torch.zeros(2, dtype=torch.long), "logits are torch.int64"),
-        (torch.zeros(2, 7), torch.zeros(2), "token_ids has dtype torch.float32"),
-        (torch.zeros(2, 7), torch.zeros(2, dtype=torch.bool), "token_ids has dtype torch.bool"),
-    ],
-)
-def test_inputs_are_checked(logits: Tensor, token_ids: Tensor, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        token_log_probs(logits, token_ids)
-
-
 def test_there_is_no_second_derivative() -> None:
     logits, ids = batch(2, 7)
     (grad,) = torch.autograd.grad(token_log_probs(logits.requires_grad_(), ids).sum(), logits, create_graph=True)
