@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ def write_gguf(policy: PreTrainedModel, path: Path, weight_type: str) -> None:
     """
     require_plain_llama(policy.config, "LlamaCppEngine")
     gguf = require("gguf", extra="llama-cpp")
+    _quieten(logging.getLogger("gguf"))
     writer = gguf.GGUFWriter(path, "llama")
     _describe(writer, policy.config)
     for name, weight in policy.state_dict().items():
@@ -49,6 +51,12 @@ def write_gguf(policy: PreTrainedModel, path: Path, weight_type: str) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def _quieten(logger: logging.Logger) -> None:
+    # Three lines a refresh, unless the user has asked for them.
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)
 
 
 def _describe(writer: Any, config: LlamaConfig) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +24,17 @@ def gguf_name(name: str, layers: int) -> str:
         ImportError: gguf is not installed.
         ValueError: The name is unknown to GGUF's Llama.
     """
-    gguf = require("gguf", extra="llama-cpp")
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, layers)
-    known: str | None = names.get_name(name, try_suffixes=(".weight",))
+    known: str | None = _names(layers).get_name(name, try_suffixes=(".weight",))
     if known is None:
         raise ValueError(f"{name} has no place in a GGUF file of a Llama with {layers} layers")
     return known
+
+
+# The map spells out the names of every architecture, layer by layer.
+@cache
+def _names(layers: int) -> Any:
+    gguf = require("gguf", extra="llama-cpp")
+    return gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, layers)
 
 
 def pair_neighbours(rows: NDArray[Number], heads: int) -> NDArray[Number]:
