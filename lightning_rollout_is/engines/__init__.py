@@ -10,6 +10,8 @@ from lightning_rollout_is.engines.llama_cpp import LlamaCppEngine
 from lightning_rollout_is.engines.rounded import RoundedWeights
 from lightning_rollout_is.engines.stale import StaleEngine
 from lightning_rollout_is.engines.transformers import TransformersEngine
+from lightning_rollout_is.engines.vllm import VLLMEngine
+from lightning_rollout_is.engines.vllm_server import VLLMServerEngine
 
 __all__ = [
     "CTranslate2Engine",
@@ -19,4 +21,6 @@ __all__ = [
     "RoundedWeights",
     "StaleEngine",
     "TransformersEngine",
+    "VLLMEngine",
+    "VLLMServerEngine",
 ]

