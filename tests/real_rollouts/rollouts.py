@@ -12,7 +12,7 @@ PROMPTS = json.loads((FOLDER / "prompts.json").read_text())
 
 
 def read_responses(engine: str) -> list[dict[str, Any]]:
-    """32 responses: ``prompt`` (an index into PROMPTS), ``response_ids``, ``rollout_logprobs``, ``training_logprobs``."""
+    """32 responses; ``prompt`` is an index into PROMPTS, both ``..._logprobs`` have one value a token."""
     return [json.loads(line) for line in (FOLDER / f"{engine}.jsonl").read_text().splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""Every statistic of every real rollout against the oracle, in each level, mode and layout, whole or in micro-batches."""
+"""Every statistic of real rollouts against the oracle, in each level, mode and layout, whole or in micro-batches."""
 
 import itertools
 from typing import Any
