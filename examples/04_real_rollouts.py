@@ -52,28 +52,50 @@ class Column(NamedTuple):
     digits: str
 
 
-def _bounded(preset):
-    statistic = "rollout_is_ratio_fraction_high" if preset.endswith("truncate") else "rollout_is_masked_fraction"
-    return Column(preset, preset, statistic, ".1%")
+def of_presets(statistic, masking_statistic=None):
+    """A column for each preset."""
+    masks = {preset: preset.endswith("mask") or preset == "asymmetric" for preset in PRESETS}
+    return tuple(
+        Column(preset, preset, masking_statistic if masking_statistic and masks[preset] else statistic, ".1%")
+        for preset in PRESETS
+    )
 
 
 BOUNDED = "What each preset truncates or masks: tokens (under sequence_truncate: responses)"
 TABLES = {
-    "How far apart (nats a token)": (
+    "How far apart, nats a token, and |training - rollout| probability": (
         Column("tokens", "raw", "tokens", ".0f"),
         Column("KL", "token_truncate", "mismatch_kl", ".2g"),
+        Column("+-", "token_truncate", "mismatch_kl_stderr", ".2g"),
         Column("K3", "token_truncate", "mismatch_k3_kl", ".2g"),
-        Column("largest log ratio", "raw", "largest_log_ratio", ".3g"),
+        Column("mean |p - q|", "token_truncate", "mismatch_probs_diff_mean", ".2g"),
+        Column("largest |p - q|", "token_truncate", "mismatch_probs_diff_max", ".2g"),
+        Column("confident, not shared", "token_truncate", "mismatch_confident_disagreement_fraction", ".1%"),
+    ),
+    "Quantiles of the log ratio, nats": (
+        *(
+            Column(quantile, "token_truncate", f"mismatch_log_ratio_{quantile}", ".2g")
+            for quantile in ("p01", "p05", "p50", "p95", "p99")
+        ),
+        Column("largest", "raw", "largest_log_ratio", ".3g"),
+    ),
+    "Perplexity, and mean |log ratio| in three tenths of the response": (
         Column("rollout PPL", "token_truncate", "mismatch_rollout_ppl", ".2f"),
         Column("training PPL", "token_truncate", "mismatch_training_ppl", ".2f"),
         Column("PPL ratio", "token_truncate", "mismatch_ppl_ratio", ".4f"),
+        *(
+            Column(tenth, "token_truncate", f"mismatch_abs_log_ratio_decile_{number}", ".2g")
+            for tenth, number in (("first", "01"), ("fifth", "05"), ("last", "10"))
+        ),
     ),
-    "Effective sample size, as logged (weights clamped to the preset's bounds) and raw": (
+    "Effective sample size (logged: weights clamped to the bounds; raw: not), and chi-square": (
         Column("token", "token_truncate", "rollout_is_eff_sample_size", ".3f"),
         Column("token, raw", "raw", "token_eff_sample_size", ".3f"),
-        Column("sequence", "sequence_truncate", "rollout_is_eff_sample_size", ".3f"),
-        Column("sequence, raw", "raw", "sequence_eff_sample_size", ".3f"),
-        Column("sequence, mean weight", "sequence_truncate", "rollout_is_seq_mean", ".3g"),
+        Column("token, chi2", "token_truncate", "mismatch_chi2_token", ".3f"),
+        Column("seq.", "sequence_truncate", "rollout_is_eff_sample_size", ".3f"),
+        Column("seq., raw", "raw", "sequence_eff_sample_size", ".3f"),
+        Column("seq., chi2", "sequence_truncate", "mismatch_chi2_seq", ".3f"),
+        Column("seq., mean", "sequence_truncate", "rollout_is_seq_mean", ".3g"),
         Column("geometric", "geometric_mask", "rollout_is_eff_sample_size", ".3f"),
     ),
     "Outside [1/2, 2]: tokens, and responses cut to this many tokens": (
@@ -81,7 +103,8 @@ TABLES = {
         *(Column(str(length), f"first {length}", "rollout_is_seq_masked_fraction", ".1%") for length in LENGTHS),
         Column("vetoed", "token_mask", "rollout_is_veto_fraction", ".1%"),
     ),
-    BOUNDED: tuple(map(_bounded, PRESETS)),
+    BOUNDED: of_presets("rollout_is_ratio_fraction_high", "rollout_is_masked_fraction"),
+    "Effective sample size of the weights that multiply the loss": of_presets("rollout_is_applied_eff_sample_size"),
 }
 
 
@@ -137,7 +160,7 @@ def read(file):
 
 def measure(rollouts, config):
     """Every statistic by its name, as the callback would log it."""
-    metrics = RolloutISMetrics(config, prefix="")
+    metrics = RolloutISMetrics(config, prefix="", details=True)
     metrics.update(*rollouts)
     return {name: value.item() for name, value in metrics.compute().items()}
 
@@ -170,7 +193,9 @@ def print_table(title, header, rows):
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for number, heading in enumerate(header):
         numbers = number > 0 and header is not VERDICTS
-        table.add_column(heading.replace("_", " "), justify="right" if numbers else "left", no_wrap=number == 0)
+        words = heading.replace("_", " ")
+        longest = max(map(len, words.split()))
+        table.add_column(words, justify="right" if numbers else "left", no_wrap=number == 0, min_width=longest)
     for row in rows:
         table.add_row(*row)
     Console().print(table, "")
@@ -195,7 +220,6 @@ def draw(engines, path):
         outside = [engine.values[f"first {length}"]["rollout_is_seq_masked_fraction"] for length in LENGTHS]
         by_length.plot(LENGTHS, outside, marker="o", **style)
     spread.set(title="Tokens whose |log ratio| is at least x", xlabel="x, nats", ylabel="share of tokens")
-    spread.legend(fontsize="small")
     by_length.set(
         title="Responses whose weight lies outside [1/2, 2]", xlabel="tokens of each response", ylabel="share"
     )

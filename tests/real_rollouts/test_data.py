@@ -15,7 +15,7 @@ PUBLISHED = {
     "llama_cpp_f16": "1220 0.0001 0.00001 0.02 1.000 0.00",
     "vllm_fp32": "1267 0.0000 0.00000 0.00005 1.000 0.00",  # 0.0005 was published for the fourth, as a bound
     "vllm_bf16": "1326 0.0004 0.0016 0.32 0.997 0.03",
-    "vllm_bf16_trainer_bf16": "1326 0.0024 0.0024 0.52 0.995 0.16",
+    "vllm_bf16_both": "1326 0.0024 0.0024 0.52 0.995 0.16",
     "llama_cpp_q4_1": "1254 0.0044 0.0035 0.34 0.993 0.22",
     "llama_cpp_q8_0": "1214 0.0083 0.0055 1.04 0.990 0.38",
     "llama_cpp_q4_0": "1270 0.41 0.44 7.09 0.795 1.00",
@@ -59,7 +59,7 @@ def test_no_draw_is_repeated(engine: str) -> None:
 
 def test_the_trainer_in_bfloat16_scored_the_same_rollouts() -> None:
     kept = ("prompt", "response_ids", "rollout_logprobs")
-    float32, bfloat16 = (read_responses(name) for name in ("vllm_bf16", "vllm_bf16_trainer_bf16"))
+    float32, bfloat16 = (read_responses(name) for name in ("vllm_bf16", "vllm_bf16_both"))
     assert [[row[key] for key in kept] for row in float32] == [[row[key] for key in kept] for row in bfloat16]
     assert float32 != bfloat16
 

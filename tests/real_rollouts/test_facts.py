@@ -52,10 +52,10 @@ def test_longer_responses_lie_outside_more_often(engine: str) -> None:
 
 
 def test_bfloat16_on_both_sides_is_no_agreement() -> None:
-    float32, bfloat16 = (under("monitor", engine) for engine in ("vllm_bf16", "vllm_bf16_trainer_bf16"))
+    float32, bfloat16 = (under("monitor", engine) for engine in ("vllm_bf16", "vllm_bf16_both"))
     assert bfloat16["mismatch_k3_kl"] > 1.4 * float32["mismatch_k3_kl"]
     assert outside_a_factor_of_2("vllm_bf16") == 1 / 32
-    assert outside_a_factor_of_2("vllm_bf16_trainer_bf16") == 5 / 32
+    assert outside_a_factor_of_2("vllm_bf16_both") == 5 / 32
 
 
 def test_equal_weights_are_no_agreement_either() -> None:
