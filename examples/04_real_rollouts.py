@@ -202,6 +202,7 @@ def print_table(title, header, rows):
 
 
 def print_markdown(title, header, rows):
+    header = [heading.replace("|", r"\|") for heading in header]
     lines = [header, ["---"] * len(header), *rows]
     print(f"**{title}**\n", *("| " + " | ".join(line) + " |" for line in lines), "", sep="\n")
 

@@ -1,15 +1,15 @@
-"""The statistics beyond the specification, on real rollouts, against plain Python."""
+"""The statistics beyond the specification on real rollouts: against the oracle, and what they tell of real engines."""
 
 import math
 
 import pytest
 
 from lightning_rollout_is import RolloutISMetrics
-from tests.real_rollouts import plain_details as plain
 from tests.real_rollouts.presets import PRESETS
 from tests.real_rollouts.rollouts import ENGINES, read_batch
-from tests.reference import oracle
+from tests.reference import detail_oracle
 from tests.reference.batches import LAYOUTS, lay_out
+from tests.reference.closeness import log_ratios
 from tests.reference.metric_values import update, values
 
 
@@ -19,48 +19,34 @@ def details_of(engine: str, preset: str, layout: str = "right") -> dict[str, flo
     return values(metrics)
 
 
-def check_against(expected: dict[str, float], found: dict[str, float], relative: float = 1e-9) -> None:
-    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=relative, abs=1e-14)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("engine", ENGINES)
-def test_what_does_not_depend_on_the_level(engine: str, layout: str) -> None:
-    batch, found = read_batch(engine), details_of(engine, "sequence_mask", layout)
-    check_against(plain.chi_square(batch), found)
-    check_against(plain.probabilities(batch), found)
-    check_against(plain.position_profile(batch), found)
-    check_against({"mismatch_kl_stderr": plain.standard_error(plain.log_ratios(batch))}, found, 1e-6)
-
-
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_weights_that_multiply_the_loss_and_the_error_of_their_mean(engine: str, preset: str) -> None:
-    batch, found, options = read_batch(engine), details_of(engine, preset), PRESETS[preset].weight_options
-    check_against(plain.applied(oracle.weights(*batch, **options)), found)
-    sequences = oracle.read_batch(*batch, options["level"], options["veto"])
-    raw = [[oracle.clamped_exp(value) for value in sequence.log_weights] for sequence in sequences]
-    check_against({"rollout_is_mean_stderr": plain.standard_error(raw)}, found, 1e-6)
+def test_every_value_under_every_preset(engine: str, preset: str) -> None:
+    expected = detail_oracle.details(*read_batch(engine), **PRESETS[preset].weight_options)
+    assert len(expected) == 34
+    layout = LAYOUTS[list(PRESETS).index(preset) % len(LAYOUTS)]
+    found = details_of(engine, preset, layout)
+    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-7, abs=1e-14)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_quantiles_lie_as_close_as_their_bins_allow(engine: str) -> None:
-    found = details_of(engine, "monitor")
+    found, ordered = details_of(engine, "monitor"), sorted(sum(log_ratios(read_batch(engine)), []))
     for percent in (1, 5, 50, 95, 99):
-        exact = plain.quantile(read_batch(engine), percent)
+        exact = ordered[-(-percent * len(ordered) // 100) - 1]
         assert found[f"mismatch_log_ratio_p{percent:02d}"] == pytest.approx(exact, rel=0.0906, abs=7.7e-6), percent
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_chi_square_and_mean_give_the_effective_sample_size_without_bounds(engine: str) -> None:
-    """Kish: a batch of N weights of mean m is worth N m^2 / (1 + chi-square)."""
+    """Kish: N weights of mean m are worth N m^2 / (1 + chi-square)."""
     found = details_of(engine, "sequence_truncate")
-    weights = [math.exp(math.fsum(row)) for row in plain.log_ratios(read_batch(engine))]
+    weights = [math.exp(math.fsum(row)) for row in log_ratios(read_batch(engine))]
     exact = math.fsum(weights) ** 2 / math.fsum(weight**2 for weight in weights) / len(weights)
     assert found["rollout_is_seq_mean"] ** 2 / (1.0 + found["mismatch_chi2_seq"]) == pytest.approx(exact, rel=1e-6)
 
 
-def test_a_chi_square_under_0_is_the_mark_of_samples_that_miss_the_training_policy() -> None:
+def test_a_chi_square_near_minus_1_is_a_sample_that_misses_the_training_policy() -> None:
     """No sampled response is one that the training policy would give often, so the sample cannot see how far it is."""
     found = details_of("llama_cpp_q4_0", "sequence_truncate")
     assert found["mismatch_chi2_seq"] < -0.99
@@ -72,10 +58,22 @@ def test_a_chi_square_under_0_is_the_mark_of_samples_that_miss_the_training_poli
 def test_the_mismatch_does_not_grow_along_a_response_of_48_tokens(engine: str) -> None:
     found = details_of(engine, "monitor")
     tenths = [found[f"mismatch_abs_log_ratio_decile_{decile:02d}"] for decile in range(1, 11)]
-    assert max(tenths) < 2 * min(tenths)
+    assert 0.75 < tenths[-1] / tenths[0] < 1.25
     assert sum(tenths[5:]) / sum(tenths[:5]) == pytest.approx(1.0, abs=0.1)
 
 
-def test_only_the_coarse_engine_denies_what_the_trainer_is_sure_of() -> None:
+def test_only_the_coarse_engine_is_sure_of_what_the_trainer_denies() -> None:
     denied = {engine: details_of(engine, "monitor")["mismatch_confident_disagreement_fraction"] for engine in ENGINES}
     assert {engine: share for engine, share in denied.items() if share} == {"llama_cpp_q4_0": 5 / 1270}
+
+
+def test_the_unbiased_estimator_is_lost_in_its_own_noise() -> None:
+    found = {engine: details_of(engine, "monitor") for engine in ENGINES}
+    lost = [name for name, of in found.items() if of["mismatch_kl"] < 2 * of["mismatch_kl_stderr"]]
+    assert lost == ["llama_cpp_f16", "llama_cpp_q4_1", "llama_cpp_q4_1_file", "vllm_bf16", "vllm_bf16_both"]
+
+
+@pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "llama_cpp_q4_0"])
+def test_the_median_is_0_but_for_a_coarse_engine(engine: str) -> None:
+    assert abs(details_of(engine, "monitor")["mismatch_log_ratio_p50"]) < 6e-4
+    assert details_of("llama_cpp_q4_0", "monitor")["mismatch_log_ratio_p50"] < -0.15
