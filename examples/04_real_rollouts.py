@@ -63,7 +63,7 @@ def of_presets(statistic, masking_statistic=None):
 
 BOUNDED = "What each preset truncates or masks: tokens (under sequence_truncate: responses)"
 TABLES = {
-    "How far apart, nats a token, and |training - rollout| probability": (
+    "KL and K3, nats a token, and |p - q| of the two probabilities of a token": (
         Column("tokens", "raw", "tokens", ".0f"),
         Column("KL", "token_truncate", "mismatch_kl", ".2g"),
         Column("+-", "token_truncate", "mismatch_kl_stderr", ".2g"),

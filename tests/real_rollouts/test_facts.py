@@ -4,11 +4,12 @@ import math
 
 import pytest
 
+from lightning_rollout_is import RolloutISMetrics
 from lightning_rollout_is.health import check
 from tests.real_rollouts.presets import PRESETS
 from tests.real_rollouts.rollouts import ENGINES, read_batch
 from tests.reference.batches import lay_out
-from tests.reference.metric_values import metrics_of
+from tests.reference.metric_values import metrics_of, update, values
 
 COARSE = "llama_cpp_q4_0"
 FAITHFUL = ("vllm_fp32", "llama_cpp_f16")
@@ -26,7 +27,10 @@ def outside_a_factor_of_2(engine: str, length: int | None = None, level: str = "
 
 
 def rules(preset: str, engine: str) -> set[str]:
-    return {finding.rule for finding in check(under(preset, engine), prefix="")}
+    """Broken by one point of a run, as the callback would log it."""
+    metrics = RolloutISMetrics(PRESETS[preset], details=True)
+    update(metrics, lay_out(read_batch(engine)))
+    return {finding.rule for finding in check(values(metrics), prefix="")}
 
 
 def test_in_float32_two_programs_agree_on_every_token() -> None:
