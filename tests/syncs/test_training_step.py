@@ -79,7 +79,7 @@ def test_log_probs_of_any_dtype(dtype, packed):
 
 
 def test_values_of_all_ranks_are_made_without_a_wait():
-    metrics = RolloutISMetrics(config_of()).to(DEVICE)
+    metrics = RolloutISMetrics(config_of(), details=True, groups=["math"]).to(DEVICE)
     with no_waits():
         metrics.update(*batch())
         metrics.named(metrics.merged())
