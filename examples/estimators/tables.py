@@ -4,31 +4,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
 
+import torch
 from torch import Tensor
 
-from .moments import Moments, Settings, Summary, mismatch, moments, summary
-from .worlds import Worlds, draw, faulty, responses_of, worlds_of
+from .moments import Moments, Settings, Summary, gradients, mismatch, moments, summary
+from .worlds import Worlds, draw, faulty, probability, responses_of, worlds_of
 
 WORLDS = 99
 SIZES = {"small": 1 / 100, "medium": 1 / 10, "large": 2 / 5}
-LENGTHS, WORLDS_PER_LENGTH = (1, 2, 3, 4, 6), 33
+LENGTHS, WORLDS_PER_LENGTH = (1, 2, 4, 8), 33
 VETO = 1e-4
+DASH = "-"
 
-FREE: dict[str, Any] = {"upper": 1e9, "veto": None}
+Estimator = tuple[str, str]
+"""Level and mode, as the tables name them."""
+
+
+def _bounded(level: str, mode: str, upper: float) -> Settings:
+    return {"level": level, "mode": mode, "upper": upper, "veto": VETO}
+
+
+def _free(level: str) -> Settings:
+    return {"level": level, "upper": 1e9, "veto": None}
+
+
 NONE = ("none", "")
-ESTIMATORS: dict[tuple[str, str], Settings] = {
+ESTIMATORS: dict[Estimator, Settings] = {
     NONE: None,
-    ("token", "no bound"): {"level": "token", **FREE},
-    ("token", "truncate at 2"): {"level": "token", "mode": "truncate", "upper": 2.0, "veto": VETO},
-    ("token", "mask outside 1/2 to 2"): {"level": "token", "mode": "mask", "upper": 2.0, "veto": VETO},
-    ("sequence", "no bound"): {"level": "sequence", **FREE},
-    ("sequence", "truncate at 2"): {"level": "sequence", "mode": "truncate", "upper": 2.0, "veto": VETO},
-    ("sequence", "mask outside 1/2 to 2"): {"level": "sequence", "mode": "mask", "upper": 2.0, "veto": VETO},
-    ("geometric", "no bound"): {"level": "geometric", **FREE},
-    ("geometric", "truncate at 1.001"): {"level": "geometric", "mode": "truncate", "upper": 1.001, "veto": VETO},
-    ("geometric", "mask outside 1/1.001 to 1.001"): {"level": "geometric", "mode": "mask", "upper": 1.001, "veto": VETO},
+    ("token", "no bound"): _free("token"),
+    ("token", "truncate at 2"): _bounded("token", "truncate", 2.0),
+    ("token", "mask outside 1/2 to 2"): _bounded("token", "mask", 2.0),
+    ("sequence", "no bound"): _free("sequence"),
+    ("sequence", "truncate at 2"): _bounded("sequence", "truncate", 2.0),
+    ("sequence", "mask outside 1/2 to 2"): _bounded("sequence", "mask", 2.0),
+    ("geometric", "no bound"): _free("geometric"),
+    ("geometric", "truncate at 1.001"): _bounded("geometric", "truncate", 1.001),
+    ("geometric", "mask outside 1/1.001 to 1.001"): _bounded("geometric", "mask", 1.001),
 }
 UNBOUNDED = [NONE, *((level, "no bound") for level in ("token", "geometric", "sequence"))]
 
@@ -51,15 +63,15 @@ def with_a_fault() -> Worlds:
     return faulty(responses, [draw(seed, responses) for seed in range(WORLDS)])
 
 
-def summaries(worlds: Worlds, chosen: Iterable[tuple[str, str]] = tuple(ESTIMATORS)) -> dict[tuple[str, str], Summary]:
+def summaries(worlds: Worlds, chosen: Iterable[Estimator] = tuple(ESTIMATORS)) -> dict[Estimator, Summary]:
     on_policy = moments(worlds.on_policy, None)
     return {key: summary(moments(worlds, ESTIMATORS[key]), on_policy) for key in chosen}
 
 
 def all_tables() -> str:
     found = {name: summaries(documented(size)) for name, size in SIZES.items()}
-    parts = [sizes(), *(levels(found, *column) for column in COLUMNS), orders(found), lengths(), veto()]
-    return "\n".join(parts)
+    of_levels = [levels(found, *pair) for pair in PAIRS]
+    return "\n".join([sizes(), *of_levels, orders(found), batches(), lengths(), veto(), aggregations()])
 
 
 def sizes() -> str:
@@ -72,20 +84,31 @@ def sizes() -> str:
     return table("How large the mismatches are.", head, rows)
 
 
-COLUMNS: list[tuple[str, Callable[[Summary], Tensor]]] = [
-    ("**Bias**: length of the expected gradient's error, over the length of the gradient on policy.", lambda s: s.bias),
-    ("**Direction**: cosine between the expected gradient and the one on policy.", lambda s: s.cosine),
-    ("**Variance** of one response's gradient, over that on policy.", lambda s: s.variance),
-    ("**Effective sample size** of the weights that multiply the loss, over tokens.", lambda s: s.ess),
+Column = Callable[[Summary], Tensor]
+PAIRS: list[tuple[str, dict[str, Column]]] = [
+    (
+        "Bias: length of the expected gradient's error, over the length of the gradient on policy. "
+        "Variance: of one response's gradient, over that on policy.",
+        {"bias": lambda s: s.bias, "variance": lambda s: s.variance},
+    ),
+    (
+        "Cosine: between the expected gradient and the one on policy. "
+        "ESS: effective sample size of the weights that multiply the loss, over tokens. A dash: nothing is left.",
+        {"cosine": lambda s: s.cosine, "ESS": lambda s: s.ess},
+    ),
 ]
 
 
-def levels(found: dict[str, dict[tuple[str, str], Summary]], title: str, column: Callable[[Summary], Tensor]) -> str:
-    rows = [[*key, *(figure(median(column(of[key]))) for of in found.values())] for key in ESTIMATORS]
-    return table(title, ["level", "mode", *found], rows)
+def levels(found: dict[str, dict[Estimator, Summary]], title: str, columns: dict[str, Column]) -> str:
+    head = ["level", "mode", *(f"{name}, {size}" for name in columns for size in found)]
+    rows = [
+        [*key, *(figure(median(column(of[key]))) for column in columns.values() for of in found.values())]
+        for key in ESTIMATORS
+    ]
+    return table(title, head, rows)
 
 
-def orders(found: dict[str, dict[tuple[str, str], Summary]]) -> str:
+def orders(found: dict[str, dict[Estimator, Summary]]) -> str:
     rows = []
     for left, right in (("token", "none"), ("geometric", "none"), ("geometric", "token"), ("sequence", "token")):
         keys = [next(key for key in UNBOUNDED if key[0] == name) for name in (left, right)]
@@ -97,11 +120,33 @@ def orders(found: dict[str, dict[tuple[str, str], Summary]]) -> str:
 def lengths() -> str:
     rows = []
     for length in LENGTHS:
-        of = summaries(of_length(length, SIZES["medium"]), UNBOUNDED)
-        last = of[UNBOUNDED[-1]]
-        rows.append([str(length), *(figure(median(of[key].bias)) for key in UNBOUNDED), figure(median(last.ess))])
-    head = ["tokens", *(f"bias, {level}" for level, _ in UNBOUNDED), "effective sample size, sequence"]
-    return table("Responses of one length, medium mismatch, no bounds.", head, rows)
+        worlds = of_length(length, SIZES["medium"])
+        of = summaries(worlds, UNBOUNDED)
+        biases = [figure(median(of[key].bias)) for key in UNBOUNDED]
+        rows.append([str(length), *biases, figure(median(of[UNBOUNDED[-1]].ess)), *_needed(worlds)])
+    head = ["tokens", *(f"bias, {level}" for level, _ in UNBOUNDED), "ESS, sequence", *NEEDED]
+    return table("Responses of one length, medium mismatch, no bounds, 33 worlds.", head, rows)
+
+
+def batches() -> str:
+    rows = [[name, *_needed(documented(size))] for name, size in SIZES.items()]
+    return table("From how many responses on the sequence level has the smaller error.", ["mismatch", *NEEDED], rows)
+
+
+NEEDED = ["responses, against none", "responses, against token"]
+
+
+def _needed(worlds: Worlds) -> list[str]:
+    """What is enough in nine worlds of ten."""
+    counts = (float(break_even(worlds, other).nanquantile(0.9)) for other in UNBOUNDED[:2])
+    return [DASH if math.isnan(count) else str(max(1, math.ceil(count))) for count in counts]
+
+
+def break_even(worlds: Worlds, other: Estimator) -> Tensor:
+    """Responses at which bias^2 + variance / responses is that of the sequence level; NaN if the other has no bias."""
+    sequence, found = (moments(worlds, ESTIMATORS[key]) for key in (("sequence", "no bound"), other))
+    squared_bias = (found.gradient - sequence.gradient).square().sum(-1)
+    return (sequence.variance - found.variance) / squared_bias.where(squared_bias > 1e-24, torch.nan)
 
 
 def veto() -> str:
@@ -114,12 +159,45 @@ def veto() -> str:
     return table(title, ["level", "mode", "no veto", f"veto at {VETO:g}"], rows)
 
 
-def _vetoed(worlds: Worlds, key: tuple[str, str], threshold: float | None) -> Moments:
+def _vetoed(worlds: Worlds, key: Estimator, threshold: float | None) -> Moments:
     return moments(worlds, {**(ESTIMATORS[key] or {}), "veto": threshold})
 
 
 def _bias(worlds: Worlds, settings: Settings) -> Tensor:
     return summary(moments(worlds, settings), moments(worlds.on_policy, None)).bias
+
+
+def aggregations() -> str:
+    worlds = [documented(size) for size in SIZES.values()]
+    rows = [[name, *(figure(median(_deviation(world, scales))) for world in worlds)] for name, scales in SCALES.items()]
+    title = "Sequence level without bounds: distance from the same aggregation on policy, over the latter's length."
+    return table(title, ["aggregation", *SIZES], rows)
+
+
+def _of_two(length: Tensor, chance: Tensor) -> Tensor:
+    return (chance.unsqueeze(1) * 2.0 / (length.unsqueeze(1) + length)).sum(-1)
+
+
+SCALES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "seq-mean-token-sum, any batch": lambda length, chance: torch.ones_like(chance),
+    "seq-mean-token-mean, any batch": lambda length, chance: (1.0 / length).expand_as(chance),
+    "token-mean, one response": lambda length, chance: (1.0 / length).expand_as(chance),
+    "token-mean, two responses": _of_two,
+    "token-mean, very many responses": lambda length, chance: 1.0 / (chance * length).sum(-1, keepdim=True),
+    "token-mean, `denominator=` a constant": lambda length, chance: torch.full_like(chance, 0.5),
+}
+"""What the mean over the rest of the batch multiplies a response's summed loss by, given lengths and probabilities."""
+
+
+def _deviation(worlds: Worlds, scales: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    found, right = (_aggregated(world, scales) for world in (worlds, worlds.on_policy))
+    return (found - right).norm(dim=-1) / right.norm(dim=-1)
+
+
+def _aggregated(worlds: Worlds, scales: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    chance, length = probability(worlds.rollout, worlds.responses), worlds.responses.mask.sum(-1).double()
+    gradient, _ = gradients(worlds, ESTIMATORS["sequence", "no bound"])
+    return ((chance * scales(length, chance)).unsqueeze(-1) * gradient).sum(1)
 
 
 def median(x: Tensor) -> float:
@@ -130,7 +208,7 @@ def median(x: Tensor) -> float:
 def figure(x: float) -> str:
     """Two digits of a small number, three decimals of another; 0 for what rounding leaves of it, a dash for NaN."""
     if math.isnan(x):
-        return "–"
+        return DASH
     if abs(x) < 1e-12:
         return "0"
     return f"{x:.3f}" if x > 0.1 else f"{x:#.2g}"

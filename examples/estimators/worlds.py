@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 END = "."
-FAVOURS = list(itertools.permutations((-1, 0, 1)))
+FAVOURS = {2: [(1, -1), (-1, 1)], 3: list(itertools.permutations((-1, 0, 1)))}
+"""Ways to favour a token and to disfavour another, by the size of the vocabulary."""
 
 
 class Responses(NamedTuple):
@@ -71,8 +72,7 @@ def responses_of(tokens: str, longest: int) -> Responses:
 
 def draw(seed: int, responses: Responses) -> Draw:
     """One world's numbers, the same on every machine."""
-    source, width = random.Random(seed), len(responses.tokens)
-    ways = [way[:width] if width == 3 else (way[0] or 1, -(way[0] or 1)) for way in FAVOURS]
+    source, ways = random.Random(seed), FAVOURS[len(responses.tokens)]
     return Draw(
         [[source.randint(1, 6) for _ in responses.tokens] for _ in responses.prefixes],
         [ways[source.randrange(len(ways))] for _ in responses.prefixes],

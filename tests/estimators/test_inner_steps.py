@@ -11,8 +11,8 @@ from tests.estimators.exact import TRAJECTORIES, Setting, probability, steps
 from tests.estimators.worlds import SIZES, drawn
 
 OLD = drawn(0, SIZES["large"])
-CURRENT = drawn(0, SIZES["medium"])._replace(train=drawn(3, SIZES["small"]).train).train
-LOW, HIGH, DUAL = Fraction(1, 5), Fraction(3, 10), Fraction(3, 2)
+CURRENT = drawn(3, SIZES["large"]).train
+LOW, HIGH, DUAL = Fraction(21, 100), Fraction(31, 100), Fraction(151, 100)  # no ratio is at a kink
 CLIPS = {"clip_ratio_low": float(LOW), "clip_ratio_high": float(HIGH), "clip_ratio_c": float(DUAL)}
 
 

@@ -1,4 +1,4 @@
-"""What the estimators' means must be, derived a second way: by recursion over prefixes instead of a sum of trajectories."""
+"""What the estimators' means must be, derived a second way: by recursion over prefixes, not a sum of trajectories."""
 
 from fractions import Fraction
 
