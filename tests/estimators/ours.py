@@ -24,6 +24,13 @@ class Batch(NamedTuple):
     old_log_prob: Tensor
     rollout_log_prob: Tensor
     advantages: Tensor
+    cu_seqlens: Tensor | None = None
+
+    def packed(self) -> "Batch":
+        """The same end to end, without padding."""
+        inside = self.mask == 1
+        ends = torch.nn.functional.pad(inside.sum(1).cumsum(0), (1, 0)).int()
+        return Batch(*(tensor[inside] for tensor in self[:5]), self.advantages, ends)
 
 
 class Tabular(RolloutISMixin, lightning.LightningModule):
@@ -39,8 +46,9 @@ class Tabular(RolloutISMixin, lightning.LightningModule):
         return token_log_probs(self.logits[batch.prefix], batch.token)
 
     def token_loss(self, batch: Batch, **clips: Any) -> Tensor:
+        clips["cu_seqlens"] = batch.cu_seqlens
         loss = ppo_clip_loss(self.log_prob(batch), batch.old_log_prob, batch.advantages, batch.mask, **clips).token_loss
-        return self.rollout_is_loss(loss, batch.old_log_prob, batch.rollout_log_prob, batch.mask)
+        return self.rollout_is_loss(loss, *batch[3:5], batch.mask, batch.cu_seqlens)
 
     def ascent(self, loss: Tensor) -> Gradient:
         (gradient,) = torch.autograd.grad(loss, self.logits)

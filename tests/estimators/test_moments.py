@@ -132,16 +132,18 @@ def test_the_reference_entry_gives_these_weights_and_their_moments(setting):
     assert values["mismatch_kl"] > 0.05
 
 
+@pytest.mark.parametrize("layout", ["padded", "packed"])
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_one_step_on_it_is_the_expected_gradient(setting):
+def test_one_step_on_it_is_the_expected_gradient(setting, layout):
     batch, module = ours.batch_of(WORLD, BATCH), ours.tabular(WORLD.train, setting)
+    if layout == "packed":
+        batch = batch.packed()
     per = {
         "seq-mean-token-sum": lambda t: Fraction(1),
         "seq-mean-token-mean": lambda t: Fraction(len(t)),
         "token-mean": lambda t: mean(WORLD.rollout, len),
     }
     for mode, of in per.items():
-        found = module.ascent(aggregate_loss(module.token_loss(batch), batch.mask, mode))
+        found = module.ascent(aggregate_loss(module.token_loss(batch), batch.mask, mode, cu_seqlens=batch.cu_seqlens))
         ours.assert_close(found, exact.expected(WORLD, setting, of))
-    tokens = exact.expected(WORLD, setting)
-    assert exact.square(tokens) > 1e-4
+    assert exact.square(exact.expected(WORLD, setting)) > 1e-4

@@ -1,6 +1,7 @@
 """The tables of docs/estimators.md are what the code gives, and the code gives what the fractions give."""
 
 import math
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -150,6 +151,21 @@ def token_mean(world, row):
         return mean(world.rollout, len)
 
     return exact.expected(world, Setting("sequence"), tokens)
+
+
+def test_every_number_of_the_prose_is_in_a_table():
+    prose, shown = PAGE.read_text().split("## What follows")[1].split("## The tables")
+    worked_out = {
+        "0.7",  # log 2
+        "13",  # 99 - 86
+        "0.007",  # 0.269 - 0.262
+        "0.003",  # K3 at the medium mismatch
+        f"{math.sqrt(2 * 3.0e-05 / 3):.4f}",
+        f"{math.sqrt(2 * 3.0e-05 / 1000):.5f}",
+    }
+    numbers = re.findall(r"(?<![\w^])\d+(?:\.\d+)?(?:e-\d+)?(?![\w^])", prose)
+    assert len(numbers) > 40
+    assert {number for number in numbers if len(number) > 1} - worked_out <= set(re.findall(r"[\d.e-]+", shown))
 
 
 def test_the_page_holds_what_the_code_gives(tmp_path):
