@@ -37,10 +37,12 @@ class Fan(NamedTuple):
         values: list[float] = []
         for number, curves in enumerate(runs.values()):
             values += _bands(axes, curves, number, alone=len(runs) == 1) + _median(axes, curves, number)
-        frame(axes, heights_of(values, VIEW), None, ideal=0.0)
+        low, high = heights_of(values, VIEW)
+        alone = len(runs) == 1
+        frame(axes, (low, high + 0.2 * (high - low) if alone else high), None, ideal=0.0)
         axes.set_ylabel("nats")
-        if len(runs) == 1:
-            axes.legend(fontsize="small", loc="upper left")
+        if alone:
+            axes.legend(fontsize="small", loc="upper center", ncols=3)
 
 
 def _bands(axes: Axes, curves: Curves, number: int, alone: bool) -> list[float]:

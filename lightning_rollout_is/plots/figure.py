@@ -117,10 +117,10 @@ def plot_rollout_is(
         )
     rows = math.ceil(len(drawn) / COLUMNS)
     figure = Figure(figsize=(19, 4 * rows), layout="constrained")
-    places = figure.subplots(rows, COLUMNS).flat
+    places = list(figure.subplots(rows, COLUMNS).flat)
     for axes, plot in zip(places, drawn, strict=False):
         plot.draw(axes, {"": own})
-    for axes in list(places)[len(drawn) :]:
+    for axes in places[len(drawn) :]:
         axes.remove()
     if path is not None:
         figure.savefig(path, dpi=150)

@@ -47,7 +47,8 @@ class Groups(NamedTuple):
             return
         ((curves, of_run),) = zip(runs.values(), names.values(), strict=True)
         title = self.title if len(of_run) <= SHOWN else f"{self.title} ({SHOWN} of {len(of_run)})"
-        shown = {name: name.removeprefix(self._start) for name in of_run[:SHOWN]}
+        # By name, so that a group has the same colour in every plot.
+        shown = {name: name.removeprefix(self._start) for name in sorted(of_run[:SHOWN])}
         self.whole._replace(title=title, curves=shown or self.whole.curves).draw(axes, {"": curves if shown else {}})
 
     @property

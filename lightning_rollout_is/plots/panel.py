@@ -66,7 +66,7 @@ class Panel(NamedTuple):
             return
         values: list[float] = []
         for number, name, curve, errors in drawn:
-            values += self._line(axes, self.curves[name], curve, number)
+            values += self._line(axes, self.curves[name] + ("" if errors is None else ", 95%"), curve, number)
             values += [] if errors is None else _error_band(axes, curve, errors, color_of(number))
         frame(axes, self._heights(values), self.healthy_range, self.ideal)
         if len(runs) == 1:

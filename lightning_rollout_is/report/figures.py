@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from lightning_rollout_is.event_files import Curve
-from lightning_rollout_is.plots import PLOTS
 from lightning_rollout_is.plots.style import Plot
 from lightning_rollout_is.report.runs import Run
 
@@ -27,14 +26,18 @@ class Picture(NamedTuple):
     svg: str
 
 
-def pictures(runs: Sequence[Run]) -> list[Picture]:
+def pictures(runs: Sequence[Run], plots: Iterable[Plot]) -> list[Picture]:
     """One picture for each plot that any run has recorded something for, all runs in each.
+
+    Args:
+        runs: In the order of their colours.
+        plots: Those that are wanted.
 
     Raises:
         ImportError: matplotlib is not installed.
     """
     curves = {run.name: run.mismatch for run in runs}
-    wanted = [plot for plot in PLOTS if any(map(plot.recorded, curves.values()))]
+    wanted = [plot for plot in plots if any(map(plot.recorded, curves.values()))]
     return [Picture(plot.title, _drawn(plot, curves)) for plot in wanted]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lightning_rollout_is.event_files import Curve, finite_points
 from lightning_rollout_is.health import Finding, HealthHistory, Rules
+from lightning_rollout_is.health.history import ORDER
 from lightning_rollout_is.healthy_ranges import RANGES, HealthyRange
 from lightning_rollout_is.report.problem import Problem, Verdict
 from lightning_rollout_is.report.runs import Run
@@ -16,13 +17,16 @@ LASTING_SHARE = 0.1
 """What holds at fewer points than that, and has ended, is an incident and not the state of a run."""
 RECENT = 10
 """Points at the end whose median is where a run has got to."""
+GAP = 3
+"""Points without it after which a rule that comes and goes counts as over."""
 
 
 def judge(run: Run, rules: Rules | None = None) -> Verdict:
     """Replay a run through the rules of health, and look for values outside their healthy ranges.
 
-    A run is unhealthy if a rule holds at its end, or held at a tenth of its points; it is to be watched if a rule held
-    at some point, or a value is outside its healthy range that often or at the end; otherwise it is healthy.
+    A run is unhealthy if a rule holds at its end (at the last point, or at half of the last ten), or held at a tenth of
+    its points; it is to be watched if a rule held at some point, or a value is outside its healthy range that often or
+    at the end; otherwise it is healthy.
 
     Args:
         run: From its event files.
@@ -62,34 +66,38 @@ class _Held:
 
     first: Finding
     worst: Finding
-    points: int = 0
+    places: list[int]
+    """At which of the points it held, in order."""
 
-    def add(self, finding: Finding) -> None:
-        self.points += 1
+    def add(self, finding: Finding, place: int) -> None:
+        self.places.append(place)
         if abs(finding.value - finding.threshold) > abs(self.worst.value - self.worst.threshold):
             self.worst = finding
+
+    def lasts(self, total: int) -> bool:
+        """Whether it holds at the last of so many points, or comes and goes: a point without it is not its end."""
+        recent = sum(place >= total - RECENT for place in self.places)
+        comes_and_goes = 2 * recent >= min(RECENT, total) and self.places[-1] >= total - GAP
+        return self.places[-1] == total - 1 or comes_and_goes
 
 
 def _from_rules(run: Run, rules: Rules) -> Iterator[Problem]:
     history, total = HealthHistory(rules, run.prefix), 0
     held: dict[str, _Held] = {}
-    holding: list[Finding] = []
     curves = {run.prefix + name: finite_points(curve) for name, curve in run.mismatch.items()}
-    for step, scalars in points_of(curves):
-        holding = history.observe(step, scalars)
-        total += 1
-        for finding in holding:
-            held.setdefault(finding.rule, _Held(finding, finding)).add(finding)
-    # The history puts what may explain the rest first.
-    since = {finding.rule: finding.since for finding in holding}
-    for rule in [*since, *(rule for rule in held if rule not in since)]:
-        known, share = held[rule], held[rule].points / total
+    for total, (step, scalars) in enumerate(points_of(curves), start=1):
+        for finding in history.observe(step, scalars):
+            held.setdefault(finding.rule, _Held(finding, finding, [])).add(finding, total - 1)
+    lasting = {rule for rule, known in held.items() if known.lasts(total)}
+    for rule in sorted(held, key=lambda rule: (rule not in lasting, ORDER.index(rule))):
+        known, share = held[rule], len(held[rule].places) / total
+        first = known.first.since
         yield Problem(
-            grade="unhealthy" if rule in since or share >= LASTING_SHARE else "watch",
-            metric=known.first.metric.removeprefix(run.prefix),
-            first=known.first.since,
-            since=since.get(rule, known.first.since),
-            lasting=rule in since,
+            grade="unhealthy" if rule in lasting or share >= LASTING_SHARE else "watch",
+            metric=known.worst.metric.removeprefix(run.prefix),
+            first=first,
+            since=history.open.get(rule, first) if rule in lasting else first,
+            lasting=rule in lasting,
             share=share,
             message=known.worst.message,
             numbers=f"{known.worst.metric} {known.worst.value:.3g} at worst, threshold {known.worst.threshold:.3g}",
