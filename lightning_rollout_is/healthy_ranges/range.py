@@ -58,12 +58,12 @@ class HealthyRange(NamedTuple):
 
         Example:
             >>> from lightning_rollout_is.healthy_ranges import RANGES
-            >>> RANGES["mismatch_kl"].limits(), RANGES["rollout_is_eff_sample_size"].limits()
-            ('-0.01 to 0.01', '0.5 or more')
+            >>> [RANGES[name].limits() for name in ("mismatch_kl", "mismatch_k3_kl", "rollout_is_missing_fraction")]
+            ['-0.01 to 0.01', '0.0005 or less', '0']
         """
         low, high = self.healthy
         if math.isinf(low):
-            return "" if math.isinf(high) else f"{high:g} or less"
+            return "" if math.isinf(high) else f"{high:g} or less" if high else "0"
         return f"{low:g} or more" if math.isinf(high) else f"{low:g} to {high:g}"
 
     def bands(self, lowest: float, highest: float) -> Iterator[tuple[float, float, Grade]]:
