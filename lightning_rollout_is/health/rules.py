@@ -85,7 +85,7 @@ class Rules:
     eff_sample_size: float | None = 0.3
     std: float | None = 1.0
     kl: float | None = 0.1
-    confident_disagreement: float | None = 1e-3
+    confident_disagreement: float | None = 2e-3
     growing_with_position: float | None = 3.0
     chi2_token: float | None = 1.0
     applied_eff_sample_size: float | None = 0.3

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lightning_rollout_is.event_files import Curve, finite_points
 from lightning_rollout_is.health import Finding, HealthHistory, Rules
+from lightning_rollout_is.health.advice import ADVICE
 from lightning_rollout_is.health.history import ORDER
 from lightning_rollout_is.healthy_ranges import RANGES, HealthyRange
 from lightning_rollout_is.report.problem import Problem, Verdict
@@ -19,6 +20,19 @@ RECENT = 10
 """Points at the end whose median is where a run has got to."""
 GAP = 3
 """Points without it after which a rule that comes and goes counts as over."""
+
+RULE_OF = {
+    "mismatch_k3_kl": "kl",
+    "mismatch_kl": "kl",
+    "rollout_is_eff_sample_size": "eff_sample_size",
+    "rollout_is_applied_eff_sample_size": "applied_eff_sample_size",
+    "rollout_is_std": "std",
+    "rollout_is_veto_fraction": "veto_fraction",
+    "rollout_is_masked_fraction": "masked_fraction",
+    "rollout_is_missing_fraction": "missing_fraction",
+    "mismatch_confident_disagreement_fraction": "confident_disagreement",
+}
+"""Whose causes are those of a value that is not healthy yet breaks no rule."""
 
 
 def judge(run: Run, rules: Rules | None = None) -> Verdict:
@@ -33,11 +47,12 @@ def judge(run: Run, rules: Rules | None = None) -> Verdict:
         rules: Thresholds; ``None`` for the default ones.
     """
     found = list(_from_rules(run, rules or Rules()))
-    known = {problem.metric for problem in found}
-    for metric, curve in run.mismatch.items():
+    # The groups of a statistic come after the whole: what is wrong with all of it is not told of each part.
+    for metric, curve in sorted(run.mismatch.items(), key=lambda named: "/" in named[0]):
         found += _not_finite(metric, curve)
-        if metric in RANGES and metric not in known:
-            found += _outside(metric, finite_points(curve), RANGES[metric])
+        whole = metric.partition("/")[0]
+        if whole in RANGES and whole not in {problem.metric for problem in found}:
+            found += _outside(metric, finite_points(curve), RANGES[whole])
     found.sort(key=lambda problem: (problem.grade != "unhealthy", not problem.lasting))
     return Verdict(found[0].grade if found else "healthy", tuple(found))
 
@@ -115,8 +130,11 @@ def _outside(metric: str, curve: Curve, healthy: HealthyRange) -> Iterator[Probl
     lasting = healthy.grade(typical) != "healthy"
     if lasting or share >= LASTING_SHARE:
         worst = max(curve.values, key=healthy.distance)
+        whole, _, group = metric.partition("/")
+        message = f"in the group {group}, {healthy.meaning}" if group else healthy.meaning
         numbers = f"{healthy.label}: {typical:.3g} at the end, {worst:.3g} at worst; healthy: {healthy.limits()}"
-        yield Problem("watch", metric, out[0], out[0], lasting, share, healthy.meaning, numbers, (), healthy.remedy)
+        causes = ADVICE[RULE_OF[whole]].causes if whole in RULE_OF else ()
+        yield Problem("watch", metric, out[0], out[0], lasting, share, message, numbers, causes, healthy.remedy)
 
 
 def _not_finite(metric: str, curve: Curve) -> Iterator[Problem]:

@@ -26,7 +26,7 @@ EDGES = [
     ("kl", "mismatch_kl", 0.1, 0.1001, 0.1, {"mismatch_k3_kl": 0.12}),
     ("kl", "mismatch_kl", -0.1, -0.1001, -0.1, {"mismatch_k3_kl": 0.5}),
     ("chi2_token", "mismatch_chi2_token", 1.0, 1.0001, 1.0, {}),
-    ("confident_disagreement", "mismatch_confident_disagreement_fraction", 0.001, 0.00101, 0.001, {}),
+    ("confident_disagreement", "mismatch_confident_disagreement_fraction", 0.002, 0.00201, 0.002, {}),
     ("applied_eff_sample_size", "rollout_is_applied_eff_sample_size", 0.3, 0.2999, 0.3, {}),
     ("missing_fraction", "rollout_is_missing_fraction", 1e-4, 1.01e-4, 1e-4, {}),
     ("missing_fraction", "rollout_is_missing_fraction", 0.0, 0.9999, 1e-4, {}),
