@@ -16,7 +16,7 @@ import lightning
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from lightning.pytorch.loggers import TensorBoardLogger
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from lightning_rollout_is import plot_rollout_is
@@ -35,6 +35,8 @@ def main(cfg: DictConfig) -> None:
     except (ValueError, InstantiationException) as error:
         sys.exit(f"configuration error: {error.__cause__ or error}")
     loggers, callbacks = (list(instantiate(group).values()) for group in (cfg.logger, cfg.callbacks))
+    for logger in loggers:
+        logger.log_hyperparams(OmegaConf.to_container(cfg, resolve=True))
     trainer: lightning.Trainer = instantiate(cfg.trainer, logger=loggers, callbacks=callbacks)
     trainer.fit(module)
     if trainer.is_global_zero:

@@ -1,0 +1,125 @@
+"""Distributions on TensorBoard's pages of histograms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from lightning.pytorch import Trainer
+
+from lightning_rollout_is.callbacks.boards import boards_of
+
+TAIL = 1e-3
+"""Share of the counts, at either end, that is drawn in the outermost bin."""
+
+
+class Histogram(NamedTuple):
+    """Counts between fixed edges."""
+
+    edges: tuple[float, ...]
+    """One more than there are bins, rising."""
+    counts: tuple[float, ...]
+
+
+class Histograms:
+    """Writes the distributions of some points: the first, every n-th step's, and the last of a run.
+
+    Args:
+        every_n_steps: 0 for none.
+    """
+
+    def __init__(self, every_n_steps: int) -> None:
+        self.every_n_steps = every_n_steps
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a run."""
+        self._written: int | None = None
+        self._last: tuple[int, Mapping[str, Histogram]] | None = None
+
+    def add(self, trainer: Trainer, histograms: Mapping[str, Histogram], step: int) -> None:
+        """Write a point that is due, and keep one that is not in case it stays the last."""
+        if not self.every_n_steps:
+            return
+        self._last = step, histograms
+        if self._written is None or (step + 1) // self.every_n_steps > (self._written + 1) // self.every_n_steps:
+            self.end(trainer)
+
+    def end(self, trainer: Trainer) -> None:
+        """Write the last point, if it was not."""
+        if self._last is None:
+            return
+        self._written, histograms = self._last
+        self._last = None
+        for board in boards_of(trainer):
+            for key, histogram in histograms.items():
+                drawn = readable(histogram)
+                if drawn.counts:
+                    board.writer.add_histogram_raw(board.tag(key), **_raw(drawn), global_step=self._written)
+
+
+def readable(histogram: Histogram, tail: float = TAIL) -> Histogram:
+    """The bins that a picture needs: none that are empty at either end, and hardly filled ones drawn together.
+
+    TensorBoard draws some thirty bars of one width between the outermost bins of all steps: a single token far away
+    would squeeze all others into one bar.
+
+    Args:
+        histogram: Its outermost edges may be infinite.
+        tail: Share of the counts, at either end, that goes into the outermost bin that is drawn.
+
+    Returns:
+        A part of the bins, with all of the counts; no bin at all where nothing was counted.
+
+    Example:
+        >>> readable(Histogram((0.0, 1.0, 2.0, 3.0, 4.0), (0.0, 5.0, 1.0, 0.0)))
+        Histogram(edges=(1.0, 2.0, 3.0), counts=(5.0, 1.0))
+        >>> readable(Histogram((0.0, 1.0, 2.0, 3.0), (1.0, 998.0, 1.0)))
+        Histogram(edges=(1.0, 2.0), counts=(1000.0,))
+    """
+    edges, counts = histogram
+    total = sum(counts)
+    if not total > 0:
+        return Histogram((), ())
+    first, last = _cut(counts, tail * total), len(counts) - 1 - _cut(counts[::-1], tail * total)
+    kept = list(counts[first : last + 1])
+    kept[0] += sum(counts[:first])
+    kept[-1] += sum(counts[last + 1 :])
+    return Histogram(_finite(edges[first : last + 2]), tuple(kept))
+
+
+def _cut(counts: tuple[float, ...], allowed: float) -> int:
+    """How many bins from the start hold no more than that."""
+    seen = 0.0
+    for place, count in enumerate(counts):
+        seen += count
+        if seen > allowed:
+            return place
+    return len(counts) - 1
+
+
+def _finite(edges: tuple[float, ...]) -> tuple[float, ...]:
+    """An end bin without an end is drawn as wide as its neighbour."""
+    low, *between, high = edges
+    if not math.isfinite(low):
+        low = 2 * between[0] - (between[1] if len(between) > 1 else between[0] + 1.0)
+    if not math.isfinite(high):
+        high = 2 * between[-1] - (between[-2] if len(between) > 1 else between[-1] - 1.0)
+    return low, *between, high
+
+
+def _raw(histogram: Histogram) -> dict[str, object]:
+    """What TensorBoard stores: sums are those of the middles of the bins."""
+    middles = [(low + high) / 2 for low, high in pairwise(histogram.edges)]
+    weighted = list(zip(middles, histogram.counts, strict=True))
+    return {
+        "min": histogram.edges[0],
+        "max": histogram.edges[-1],
+        "num": sum(histogram.counts),
+        "sum": sum(middle * count for middle, count in weighted),
+        "sum_squares": sum(middle**2 * count for middle, count in weighted),
+        "bucket_limits": list(histogram.edges[1:]),
+        "bucket_counts": list(histogram.counts),
+    }
