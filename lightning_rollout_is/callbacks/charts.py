@@ -17,14 +17,14 @@ GROUPED = {
 
 
 class Lines(NamedTuple):
-    """Curves in one chart."""
+    """Curves in one chart. A run has the chart if it has the first of them, which a limit's always is."""
 
     title: str
     curves: tuple[str, ...]
 
 
 class Bands(NamedTuple):
-    """Curves, each in a shaded band: (middle, lower end, upper end); no curve is the middle of two."""
+    """The same, each in a shaded band: (middle, lower end, upper end). No curve is the middle of two."""
 
     title: str
     series: tuple[tuple[str, str, str], ...]
@@ -32,10 +32,16 @@ class Bands(NamedTuple):
 
 Chart = Lines | Bands
 
+
+def first_of(chart: Chart) -> str:
+    """The curve without which there is no such chart."""
+    return chart.curves[0] if isinstance(chart, Lines) else chart.series[0][0]
+
+
 OVERVIEW: tuple[Chart, ...] = (
     Lines(
         "Values out of range (0: all is well)",
-        ("health_findings", f"{LIMIT}values_to_watch", f"{LIMIT}values_unhealthy"),
+        (f"{LIMIT}values_to_watch", f"{LIMIT}values_unhealthy", "health_findings"),
     ),
     Lines("K3, nats a token (above the line: off-policy)", ("mismatch_k3_kl", f"{LIMIT}mismatch_k3_kl_healthy_high")),
     Lines(
@@ -88,7 +94,7 @@ OVERVIEW: tuple[Chart, ...] = (
 DETAILS: tuple[Chart, ...] = (
     Lines("Applied weight, mean", ("rollout_is_applied_mean",)),
     Lines(
-        "Effective sample size, raw and applied", ("rollout_is_eff_sample_size", "rollout_is_applied_eff_sample_size")
+        "Effective sample size, applied and raw", ("rollout_is_applied_eff_sample_size", "rollout_is_eff_sample_size")
     ),
     Lines(
         "|Log ratio|: first, fifth, last tenth of a response",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from lightning.pytorch import Trainer
 
 from lightning_rollout_is.callbacks.boards import Board
-from lightning_rollout_is.callbacks.charts import DETAILS, GROUPED, LIMIT, OVERVIEW, Bands, Chart, Lines
+from lightning_rollout_is.callbacks.charts import DETAILS, GROUPED, LIMIT, OVERVIEW, Bands, Chart, first_of
 from lightning_rollout_is.callbacks.limits import limits_prefix
 
 TITLE = "Rollout importance sampling"
@@ -21,19 +21,18 @@ class Page:
 
     Args:
         prefix: What the keys of the statistics begin with.
-        numbers: A point's values by key. A chart is on the page if one of its curves has a value here.
-        judged: Whether something counts ``health_findings``.
+        numbers: A point's values by key. A chart is on the page if its first curve has a value here.
     """
 
-    def __init__(self, prefix: str, numbers: Mapping[str, float], judged: bool) -> None:
+    def __init__(self, prefix: str, numbers: Mapping[str, float]) -> None:
         defined = {key.removeprefix(prefix) for key, number in numbers.items() if math.isfinite(number)}
         groups = {name.partition("/")[0] for name in defined if "/" in name}
         self.prefix = prefix
         # The charts of a page that two runs share are merged where they are equal, so they do not depend on which of
         # their curves a run has.
         self.charts = {
-            "": [chart for chart in OVERVIEW if _is_drawn(chart, {*defined, *(["health_findings"] if judged else [])})],
-            ", details": [chart for chart in DETAILS if _is_drawn(chart, defined)],
+            words: [chart for chart in charts if (first := first_of(chart)) in defined or first.startswith(LIMIT)]
+            for words, charts in {"": OVERVIEW, ", details": DETAILS}.items()
         }
         self.groups = {name: title for name, title in GROUPED.items() if name in groups}
 
@@ -84,11 +83,6 @@ def write_pages(board: Board, pages: Iterable[Page]) -> None:
     summary.value[0].tensor.string_val[0] = layout.SerializeToString()
     if board.writer.file_writer is not None:
         board.writer.file_writer.add_summary(summary)
-
-
-def _is_drawn(chart: Chart, defined: Collection[str]) -> bool:
-    curves = chart.curves if isinstance(chart, Lines) else [name for series in chart.series for name in series]
-    return any(name in defined for name in curves) or all(name.startswith(LIMIT) for name in curves)
 
 
 def _proto(chart: Chart, tag_of: Callable[[str], str]) -> Any:

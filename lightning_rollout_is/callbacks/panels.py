@@ -36,7 +36,7 @@ class Panels:
     def add(self, trainer: Trainer, point: WrittenPoint, config: RolloutISConfig) -> None:
         """Take a point of which every observer has been told."""
         if self.page is None:
-            self.page = Page(point.prefix, point.numbers, judged=bool(judges_of(trainer)))
+            self.page = Page(point.prefix, point.numbers)
             self._introduce(trainer, point, config)
         self._point = point
         self._standing.observe(_named(point), point.step)
@@ -62,9 +62,9 @@ class Panels:
         for board in boards_of(trainer):
             write_pages(board, pages)
             settings = settings_of(board, config)
-            board.writer.add_text(board.tag(f"{point.prefix}configuration"), configuration_words(config, settings), 0)
+            board.writer.add_text(board.tag(f"{point.prefix}settings"), configuration_words(config, settings), 0)
             if trainer.enable_autolog_hparams:
-                write_hyperparameters(board, settings, metrics)
+                write_hyperparameters(board, config, metrics)
 
 
 def _named(point: WrittenPoint) -> Mapping[str, float]:

@@ -13,6 +13,10 @@ SECRET = re.compile(r"(password|passwd|secret|api_?key|(access|auth|api)_?token)
 """Settings whose value must not lie on a page."""
 
 
+ENGINE = "actor_rollout_ref.rollout.name"
+"""Where verl names the rollout engine."""
+
+
 def settings_of(board: Board, config: RolloutISConfig) -> dict[str, Any]:
     """The algorithm block, then everything else that the logger was given with ``log_hyperparams``.
 
@@ -28,20 +32,22 @@ def settings_of(board: Board, config: RolloutISConfig) -> dict[str, Any]:
     return {key: "(hidden)" if SECRET.search(key) else value for key, value in {**algorithm, **rest}.items()}
 
 
-def write_hyperparameters(board: Board, settings: Mapping[str, Any], metrics: Sequence[str]) -> None:
-    """Fill TensorBoard's page of hyperparameters.
+def write_hyperparameters(board: Board, config: RolloutISConfig, metrics: Sequence[str]) -> None:
+    """Fill TensorBoard's page of hyperparameters: the algorithm block, and few others that tell runs apart.
 
     TensorBoard keeps the first that it finds of a run: what Lightning wrote because the module saves its
-    hyperparameters stays.
+    hyperparameters stays. It shows the first five in the order of the alphabet, so a whole configuration would hide
+    the block.
 
     Args:
         board: Where to.
-        settings: By dotted key.
+        config: The algorithm block.
         metrics: Keys of curves, whose last values stand beside the settings.
     """
     from torch.utils.tensorboard.summary import hparams
 
-    shown = {key: value if isinstance(value, bool | int | float) else _text(value) for key, value in settings.items()}
+    rest = {key: value for key, value in settings_of(board, config).items() if "." not in key or key == ENGINE}
+    shown = {key: _plain(value) for key, value in {**vars(config), **rest}.items()}
     if board.writer.file_writer is not None:
         outcomes = dict.fromkeys(map(board.tag, metrics), 0.0)
         for summary in hparams(shown, outcomes):  # type: ignore[no-untyped-call]
@@ -56,5 +62,7 @@ def _flat(settings: Any, above: str = "") -> Iterator[tuple[str, Any]]:
         yield above, settings
 
 
-def _text(value: Any) -> str:
+def _plain(value: Any) -> bool | float | str:
+    if isinstance(value, bool | int | float):
+        return value
     return "null" if value is None else str(value)
