@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from lightning.pytorch import Trainer
 
 from lightning_rollout_is.callbacks.boards import boards_of
+from lightning_rollout_is.functional.statistics.histogram import Histogram
 
 TAIL = 1e-3
 """Share of the counts, at either end, that is drawn in the outermost bin."""
-
-
-class Histogram(NamedTuple):
-    """Counts between fixed edges."""
-
-    edges: tuple[float, ...]
-    """One more than there are bins, rising."""
-    counts: tuple[float, ...]
 
 
 class Histograms:
@@ -90,7 +82,7 @@ def readable(histogram: Histogram, tail: float = TAIL) -> Histogram:
     return Histogram(_finite(edges[first : last + 2]), tuple(kept))
 
 
-def _cut(counts: tuple[float, ...], allowed: float) -> int:
+def _cut(counts: Sequence[float], allowed: float) -> int:
     """How many bins from the start hold no more than that."""
     seen = 0.0
     for place, count in enumerate(counts):
@@ -100,7 +92,7 @@ def _cut(counts: tuple[float, ...], allowed: float) -> int:
     return len(counts) - 1
 
 
-def _finite(edges: tuple[float, ...]) -> tuple[float, ...]:
+def _finite(edges: Sequence[float]) -> tuple[float, ...]:
     """An end bin without an end is drawn as wide as its neighbour."""
     low, *between, high = edges
     if not math.isfinite(low):

@@ -39,14 +39,6 @@ def _kl_beyond_chance(sign: float) -> Callable[[Values], float]:
     return at
 
 
-def _graded(*grades: str) -> Callable[[Values], float]:
-    def at(values: Values) -> float:
-        finite = {name: value for name, value in values.items() if name in RANGES and math.isfinite(value)}
-        return float(sum(RANGES[name].grade(value) in grades for name, value in finite.items()))
-
-    return at
-
-
 def _ends(metric: str, low: float, high: float, word: str) -> dict[str, Limit]:
     ends = {"low": low, "high": high}
     return {
@@ -55,8 +47,6 @@ def _ends(metric: str, low: float, high: float, word: str) -> dict[str, Limit]:
 
 
 LIMITS: dict[str, Limit] = {
-    "values_to_watch": Limit("rollout_is_missing_fraction", _graded("watch", "unhealthy")),
-    "values_unhealthy": Limit("rollout_is_missing_fraction", _graded("unhealthy")),
     **_ends("mismatch_k3_kl", *RANGES["mismatch_k3_kl"].healthy, "healthy"),
     **_ends("mismatch_kl", *RANGES["mismatch_kl"].healthy, "healthy"),
     "mismatch_kl_ideal": Limit("mismatch_kl", _always(0.0)),
@@ -86,21 +76,20 @@ def limits_prefix(prefix: str) -> str:
     return f"{group}_limits/" if group else "limits/"
 
 
-def limits_beside(numbers: Mapping[str, float], prefix: str) -> dict[str, float]:
+def limits_beside(values: Values, prefix: str) -> dict[str, float]:
     """The curves that belong to a point.
 
     Args:
-        numbers: Its values by key, those that are not defined too.
-        prefix: What the keys begin with.
+        values: Statistics by name without prefix, those that are not defined too.
+        prefix: What their keys begin with.
 
     Returns:
         Values by key, beside every statistic that is defined.
 
     Example:
-        >>> limits_beside({"is/mismatch_k3_kl": 1e-3, "is/mismatch_kl": float("nan")}, "is/")
+        >>> limits_beside({"mismatch_k3_kl": 1e-3, "mismatch_kl": float("nan")}, "is/")
         {'is_limits/mismatch_k3_kl_healthy_high': 0.0005}
     """
-    values = {key.removeprefix(prefix): number for key, number in numbers.items()}
     before = limits_prefix(prefix)
     defined = {name for name, value in values.items() if math.isfinite(value)}
     return {f"{before}{name}": limit.at(values) for name, limit in LIMITS.items() if limit.beside in defined}

@@ -10,7 +10,6 @@ from lightning_rollout_is.callbacks.bar import BarValues
 from lightning_rollout_is.callbacks.boards import boards_of
 from lightning_rollout_is.callbacks.curves import Curves
 from lightning_rollout_is.callbacks.histograms import Histograms
-from lightning_rollout_is.callbacks.limits import limits_beside
 from lightning_rollout_is.callbacks.observers import WrittenPoint, tell
 from lightning_rollout_is.callbacks.page import Page
 from lightning_rollout_is.callbacks.panels import Panels
@@ -67,11 +66,11 @@ class Outlets:
         Returns:
             Whether one of its values was defined; if not, it goes nowhere.
         """
-        beside = limits_beside(reading.numbers, point.prefix) if self._panels is not None else None
+        beside = None if self._panels is None else self._panels.beside(reading.numbers, point.prefix, point.step)
         if not self._curves.add(trainer, reading.scalars, reading.numbers, point.step, beside):
             return False
         self._bar.show(trainer, reading.numbers)
-        self._histograms.add(trainer, getattr(reading, "histograms", {}), point.step)
+        self._histograms.add(trainer, reading.histograms, point.step)
         return True
 
     def tell(self, trainer: Trainer, point: Point, reading: Reading) -> None:

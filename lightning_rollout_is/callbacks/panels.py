@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from lightning.pytorch import Trainer
 
 from lightning_rollout_is.callbacks.boards import boards_of
+from lightning_rollout_is.callbacks.limits import limits_beside, limits_prefix
 from lightning_rollout_is.callbacks.observers import WrittenPoint, judges_of
 from lightning_rollout_is.callbacks.page import Page, pages_of, write_pages
 from lightning_rollout_is.callbacks.settings import settings_of, write_hyperparameters
@@ -33,13 +34,25 @@ class Panels:
         self._point: WrittenPoint | None = None
         self._written: int | None = None
 
+    def beside(self, numbers: Mapping[str, float], prefix: str, step: int) -> dict[str, float]:
+        """The curves for the eye that belong to a point, by key.
+
+        Args:
+            numbers: Its values by key.
+            prefix: What the keys begin with.
+            step: Its x.
+        """
+        values = {key.removeprefix(prefix): number for key, number in numbers.items()}
+        self._standing.observe(values, step)
+        counts = {limits_prefix(prefix) + name: count for name, count in self._standing.counts().items()}
+        return {**counts, **limits_beside(values, prefix)}
+
     def add(self, trainer: Trainer, point: WrittenPoint, config: RolloutISConfig) -> None:
         """Take a point of which every observer has been told."""
         if self.page is None:
             self.page = Page(point.prefix, point.numbers)
             self._introduce(trainer, point, config)
         self._point = point
-        self._standing.observe(_named(point), point.step)
         said = {*self._standing.outside, *(finding.rule for finding in _findings(trainer, point.prefix))}
         if said != self._said:
             self._said = said
@@ -65,10 +78,6 @@ class Panels:
             board.writer.add_text(board.tag(f"{point.prefix}settings"), configuration_words(config, settings), 0)
             if trainer.enable_autolog_hparams:
                 write_hyperparameters(board, config, metrics)
-
-
-def _named(point: WrittenPoint) -> Mapping[str, float]:
-    return {key.removeprefix(point.prefix): number for key, number in point.numbers.items()}
 
 
 def _findings(trainer: Trainer, prefix: str) -> list[Finding]:

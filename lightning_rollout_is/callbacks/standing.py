@@ -1,4 +1,4 @@
-"""How each value of a run stands: healthy or not, and since which step."""
+"""Which values of a run have left their healthy range for good, as far as one can tell, and since when."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from lightning_rollout_is.healthy_ranges import RANGES, Grade
 
-PATIENCE = 5
-"""Points in a row after which a value is said to be in its healthy range again, or no longer."""
+PATIENCE = 3
+"""Points in a row outside its healthy range after which a value counts as outside; a run that begins there, at once."""
+RECOVERY = 10
+"""Points in a row within it after which it no longer does."""
 
 
 class Value(NamedTuple):
@@ -17,19 +19,26 @@ class Value(NamedTuple):
 
     number: float
     grade: Grade
-    since: int
-    """Step since which it has been on this side of the healthy range."""
-    points: int
-    """How many points that are."""
+    since: int | None
+    """First step of those at which it counts as outside; ``None`` where it does not."""
+    against: int = 0
+    """Points in a row that speak against that, up to the last one."""
+    first_against: int = 0
+    """Step of the first of them."""
 
 
 class Standing:
-    """Follows the values of a run that have a healthy range, by name without prefix."""
+    """Follows the values of a run, by name without prefix."""
 
     def __init__(self) -> None:
         self.values: dict[str, Value] = {}
-        self.outside: frozenset[str] = frozenset()
-        """Those that are outside for good, as far as one can tell: one point does not make or end it."""
+
+    @property
+    def outside(self) -> dict[str, Value]:
+        """Those that count as outside their healthy range, the most telling first."""
+        return {
+            name: self.values[name] for name in RANGES if name in self.values and self.values[name].since is not None
+        }
 
     def observe(self, values: Mapping[str, float], step: int) -> None:
         """Look at a point.
@@ -40,22 +49,29 @@ class Standing:
 
         Example:
             >>> standing = Standing()
-            >>> standing.observe({"mismatch_k3_kl": 0.01}, 0)
-            >>> standing.values["mismatch_k3_kl"], sorted(standing.outside)
-            (Value(number=0.01, grade='watch', since=0, points=1), ['mismatch_k3_kl'])
+            >>> for step, k3 in enumerate([1e-6, 0.01, 0.01, 0.01]):
+            ...     standing.observe({"mismatch_k3_kl": k3}, step)
+            >>> standing.outside["mismatch_k3_kl"].since
+            1
         """
-        first = not self.values
-        for name in RANGES:
-            if math.isfinite(values.get(name, math.nan)):
-                self.values[name] = self._following(name, values[name], step)
-        outside = {name for name, value in self.values.items() if value.grade != "healthy"}
-        # A run that begins outside is not waited for.
-        settled = {name for name, value in self.values.items() if first or value.points >= PATIENCE}
-        self.outside = frozenset((self.outside - settled) | (outside & settled))
+        for name, healthy in RANGES.items():
+            number = values.get(name, math.nan)
+            if math.isfinite(number):
+                self.values[name] = _following(self.values.get(name), number, healthy.grade(number), step)
 
-    def _following(self, name: str, number: float, step: int) -> Value:
-        grade = RANGES[name].grade(number)
-        before = self.values.get(name)
-        if before is None or (before.grade == "healthy") != (grade == "healthy"):
-            return Value(number, grade, step, 1)
-        return Value(number, grade, before.since, before.points + 1)
+    def counts(self) -> dict[str, float]:
+        """How many values are outside, and how many of those call for action."""
+        grades = [value.grade for value in self.outside.values()]
+        return {"values_to_watch": float(len(grades)), "values_unhealthy": float(grades.count("unhealthy"))}
+
+
+def _following(before: Value | None, number: float, grade: Grade, step: int) -> Value:
+    outside = grade != "healthy"
+    if before is None:
+        return Value(number, grade, step if outside else None)
+    if outside == (before.since is not None):
+        return Value(number, grade, before.since)
+    against, first = before.against + 1, before.first_against if before.against else step
+    if against < (PATIENCE if outside else RECOVERY):
+        return Value(number, grade, before.since, against, first)
+    return Value(number, grade, first if outside else None)

@@ -46,8 +46,8 @@ def verdict_words(standing: Standing, findings: Sequence[Finding], step: int) ->
         >>> print(verdict_words(standing, [], 0).splitlines()[0])
         ### Healthy at step 0
     """
-    outside = {name: standing.values[name] for name in RANGES if name in standing.outside}
     known = {finding.metric for finding in findings}
+    outside = standing.outside
     said = [f"- **{finding.rule}**: {finding.described()}" for finding in findings]
     said += [_described(name, value) for name, value in outside.items() if not any(key.endswith(name) for key in known)]
     parts = [f"### {_headline(findings, outside)} at step {step}", "\n".join(said), _values(standing)]
@@ -64,19 +64,22 @@ def _described(name: str, value: Value) -> str:
     healthy = RANGES[name]
     advice = f" What to do: {healthy.remedy}." if healthy.remedy else ""
     return (
-        f"- **{healthy.label}**: {value.number:.3g}, outside its healthy range ({healthy.limits()}) since step "
-        f"{value.since}: {healthy.meaning}.{advice}"
+        f"- **{healthy.label}**: {value.number:.3g} at this step, and outside its healthy range ({healthy.limits()}) "
+        f"since step {value.since}: {healthy.meaning}.{advice}"
     )
 
 
 def _values(standing: Standing) -> str:
     rows = [
-        f"| {healthy.label} | {value.number:.4g} | {healthy.limits()} | {SIGNS[value.grade]}"
-        f"{'' if value.grade == 'healthy' else f', since step {value.since}'} |"
-        for name, healthy in RANGES.items()
-        if (value := standing.values.get(name)) is not None and healthy.limits()
+        f"| {_cell(RANGES[name].label)} | {value.number:.4g} | {RANGES[name].limits()} | {_sign(value)} |"
+        for name, value in standing.values.items()
+        if RANGES[name].limits()
     ]
     return "\n".join(["| value | at this step | healthy | |", "|---|---|---|---|", *rows])
+
+
+def _sign(value: Value) -> str:
+    return SIGNS[value.grade] if value.since is None else f"{SIGNS[value.grade]}; out of range since step {value.since}"
 
 
 def _what_it_does(config: RolloutISConfig) -> str:
@@ -90,4 +93,9 @@ def _shown(value: Any) -> str:
     """As YAML would have it."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    return str(value).replace("|", "\\|").replace("\n", " ")
+    return _cell(str(value))
+
+
+def _cell(text: str) -> str:
+    """A bar would end the cell."""
+    return text.replace("|", "&#124;").replace("\n", " ")
