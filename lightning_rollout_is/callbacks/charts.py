@@ -92,9 +92,9 @@ OVERVIEW: tuple[Chart, ...] = (
 """What tells whether a run is off-policy, and since when."""
 
 DETAILS: tuple[Chart, ...] = (
-    Lines("Applied weight, mean", ("rollout_is_applied_mean",)),
     Lines(
-        "Effective sample size, applied and raw", ("rollout_is_applied_eff_sample_size", "rollout_is_eff_sample_size")
+        "Effective sample size, applied (line: 0.5)",
+        ("rollout_is_applied_eff_sample_size", f"{LIMIT}rollout_is_eff_sample_size_healthy_low"),
     ),
     Lines(
         "|Log ratio|: first, fifth, last tenth of a response",
@@ -110,5 +110,9 @@ DETAILS: tuple[Chart, ...] = (
     Lines("Chi-square, tokens", ("mismatch_chi2_token",)),
     Lines("Confident disagreement, share of tokens", ("mismatch_confident_disagreement_fraction",)),
     Lines("Importance weight: smallest, largest", ("rollout_is_min", "rollout_is_max")),
+    Bands(
+        "Applied weight, mean (band: 0.5 to 2)",
+        (("rollout_is_applied_mean", f"{LIMIT}rollout_is_mean_warning_low", f"{LIMIT}rollout_is_mean_warning_high"),),
+    ),
 )
 """What helps to find out why."""

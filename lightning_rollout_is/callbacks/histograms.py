@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from lightning.pytorch import Trainer
 
 from lightning_rollout_is.callbacks.boards import boards_of
 from lightning_rollout_is.functional.statistics.histogram import Histogram
 
-TAIL = 1e-3
+TAIL = 0.01
 """Share of the counts, at either end, that is drawn in the outermost bin."""
+WIDTH = 0.02
+"""Least width of a picture: a distribution that is narrower is a spike, and is to look like one."""
 
 
 class Histograms:
@@ -52,8 +54,8 @@ class Histograms:
                     board.writer.add_histogram_raw(board.tag(key), **_raw(drawn), global_step=self._written)
 
 
-def readable(histogram: Histogram, tail: float = TAIL) -> Histogram:
-    """The bins that a picture needs: none that are empty at either end, and hardly filled ones drawn together.
+def readable(histogram: Histogram, tail: float = TAIL, width: float = WIDTH) -> Histogram:
+    """The bins that a picture needs: hardly filled ones at either end are drawn together, empty ones left out.
 
     TensorBoard draws some thirty bars of one width between the outermost bins of all steps: a single token far away
     would squeeze all others into one bar.
@@ -61,6 +63,7 @@ def readable(histogram: Histogram, tail: float = TAIL) -> Histogram:
     Args:
         histogram: Its outermost edges may be infinite.
         tail: Share of the counts, at either end, that goes into the outermost bin that is drawn.
+        width: Empty bins on both sides are kept until the picture is as wide.
 
     Returns:
         A part of the bins, with all of the counts; no bin at all where nothing was counted.
@@ -71,25 +74,23 @@ def readable(histogram: Histogram, tail: float = TAIL) -> Histogram:
         >>> readable(Histogram((0.0, 1.0, 2.0, 3.0), (1.0, 998.0, 1.0)))
         Histogram(edges=(1.0, 2.0), counts=(1000.0,))
     """
-    edges, counts = histogram
+    edges, counts = _finite(histogram.edges), histogram.counts
     total = sum(counts)
     if not total > 0:
         return Histogram((), ())
     first, last = _cut(counts, tail * total), len(counts) - 1 - _cut(counts[::-1], tail * total)
-    kept = list(counts[first : last + 1])
-    kept[0] += sum(counts[:first])
-    kept[-1] += sum(counts[last + 1 :])
-    return Histogram(_finite(edges[first : last + 2]), tuple(kept))
+    kept = [0.0] * len(counts)
+    kept[first : last + 1] = counts[first : last + 1]
+    kept[first] += sum(counts[:first])
+    kept[last] += sum(counts[last + 1 :])
+    while edges[last + 1] - edges[first] < width and (first > 0 or last < len(counts) - 1):
+        first, last = max(first - 1, 0), min(last + 1, len(counts) - 1)
+    return Histogram(edges[first : last + 2], tuple(kept[first : last + 1]))
 
 
 def _cut(counts: Sequence[float], allowed: float) -> int:
     """How many bins from the start hold no more than that."""
-    seen = 0.0
-    for place, count in enumerate(counts):
-        seen += count
-        if seen > allowed:
-            return place
-    return len(counts) - 1
+    return next(place for place, seen in enumerate(accumulate(counts)) if seen > allowed)
 
 
 def _finite(edges: Sequence[float]) -> tuple[float, ...]:
