@@ -7,8 +7,6 @@ from torch import Tensor
 
 from lightning_rollout_is.functional.layout import accumulation_dtype
 
-_LANES_ON_ACCELERATOR = 64
-
 
 def tally(bins: Tensor, count: int, *values: Tensor) -> list[Tensor]:
     """Add up values by bin.
@@ -26,11 +24,14 @@ def tally(bins: Tensor, count: int, *values: Tensor) -> list[Tensor]:
         >>> tally(torch.tensor([0, 2, 2]), 3, torch.tensor([1.0, 2.0, 3.0]))
         [tensor([[1., 0., 5.]], dtype=torch.float64)]
     """
-    # Neighbours on a GPU add at the same time, and mostly to the same bin: apart from each other they need not wait.
-    lanes = 1 if bins.device.type == "cpu" else _LANES_ON_ACCELERATOR
-    places = bins.flatten()
+    lanes, places = _lanes(bins.device), bins.flatten()
     if lanes > 1:
         places = places + torch.arange(places.shape[0], device=places.device) % lanes * count
     dtype = accumulation_dtype(bins)
     zeros = torch.zeros(lanes * count, dtype=dtype, device=bins.device)
     return [zeros.index_add(0, places, value.flatten().to(dtype)).view(lanes, count) for value in values]
+
+
+def _lanes(device: torch.device) -> int:
+    # Neighbours on a GPU add at the same time, and mostly to the same bin: apart from each other they need not wait.
+    return 1 if device.type == "cpu" else 64
