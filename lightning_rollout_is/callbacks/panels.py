@@ -76,7 +76,7 @@ class Panels:
             write_pages(board, pages)
             settings = settings_of(board, config)
             board.writer.add_text(board.tag(f"{point.prefix}settings"), configuration_words(config, settings), 0)
-            if trainer.enable_autolog_hparams:
+            if getattr(trainer, "enable_autolog_hparams", True):  # releases without it always log them
                 write_hyperparameters(board, config, metrics)
 
 
