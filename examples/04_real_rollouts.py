@@ -29,7 +29,7 @@ from lightning_rollout_is.hydra_store import conf_directory
 RECORDED = Path(__file__).parents[1] / "tests" / "real_rollouts" / "data"
 PRESETS = ("token_truncate", "token_mask", "asymmetric", "sequence_truncate", "sequence_mask", "geometric_mask")
 LENGTHS = (1, 4, 16, 32, 48)
-VERDICTS = ["engine", "rules", "presets"]
+VERDICTS = "Rules of RolloutISHealth that are broken, and under which presets"
 FACTOR_OF_2 = RolloutISConfig(2.0, rollout_is_level="sequence", rollout_is_mode="mask")
 
 
@@ -118,7 +118,7 @@ def main():
     show = print_markdown if options.markdown else print_table
     for title, columns in TABLES.items():
         show(title, ["engine", *(column.heading for column in columns)], cells(engines, columns))
-    show("Rules of RolloutISHealth that are broken, and under which presets", VERDICTS, verdicts(engines))
+    show(VERDICTS, ["engine", "rules", "presets"], verdicts(engines))
     if options.figure:
         draw(engines, options.figure)
         print(f"figure: {options.figure}")
@@ -192,7 +192,7 @@ def verdicts(engines):
 def print_table(title, header, rows):
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for number, heading in enumerate(header):
-        numbers = number > 0 and header is not VERDICTS
+        numbers = number > 0 and title != VERDICTS
         words = heading.replace("_", " ")
         longest = max(map(len, words.split()))
         table.add_column(words, justify="right" if numbers else "left", no_wrap=number == 0, min_width=longest)
@@ -203,7 +203,8 @@ def print_table(title, header, rows):
 
 def print_markdown(title, header, rows):
     header = [heading.replace("|", r"\|") for heading in header]
-    lines = [header, ["---"] * len(header), *rows]
+    rule = ["---", *["---" if title == VERDICTS else "---:"] * (len(header) - 1)]
+    lines = [header, rule, *rows]
     print(f"**{title}**\n", *("| " + " | ".join(line) + " |" for line in lines), "", sep="\n")
 
 
@@ -212,7 +213,7 @@ def draw(engines, path):
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(17, 5), layout="constrained")
+    figure = Figure(figsize=(13, 4.4), layout="constrained")
     spread, by_length, preset_map = figure.subplots(1, 3, width_ratios=(4, 4, 5))
     for rank, engine in enumerate(engines):
         style = {"label": engine.name, "color": colormaps["turbo"](0.05 + 0.9 * rank / max(len(engines) - 1, 1))}
@@ -222,10 +223,11 @@ def draw(engines, path):
         by_length.plot(LENGTHS, outside, marker="o", **style)
     spread.set(title="Tokens whose |log ratio| is at least x", xlabel="x, nats", ylabel="share of tokens")
     by_length.set(
-        title="Responses whose weight lies outside [1/2, 2]", xlabel="tokens of each response", ylabel="share"
+        title="Responses with a weight outside [1/2, 2]", xlabel="tokens of each", ylabel="share of responses"
     )
+    by_length.legend(fontsize="small", loc=(0.42, 0.41))
     draw_presets(preset_map, engines)
-    figure.savefig(path, dpi=90)
+    figure.savefig(path, dpi=110)
 
 
 def draw_presets(axes, engines):

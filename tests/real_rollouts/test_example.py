@@ -46,7 +46,7 @@ def test_the_page_holds_every_table_as_the_example_prints_it(run: Any) -> None:
         columns = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()[2:]}
         assert len(columns) == 1, f"a cell of this table breaks it:\n{table}"
         assert table in page, f"docs/real_rollouts.md differs from {EXAMPLE.name} --markdown:\n{table}"
-    assert page.count("\n| --- |") == len(tables)
+    assert page.count("\n| --- | ---") == len(tables)
 
 
 def test_nothing_is_cut_off_on_a_narrow_terminal(run: Any) -> None:
