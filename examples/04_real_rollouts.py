@@ -13,6 +13,7 @@ A file holds one JSON object a response, with the lists ``rollout_logprobs`` (as
 
 import argparse
 import json
+import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from lightning_rollout_is.hydra_store import conf_directory
 RECORDED = Path(__file__).parents[1] / "tests" / "real_rollouts" / "data"
 PRESETS = ("token_truncate", "token_mask", "asymmetric", "sequence_truncate", "sequence_mask", "geometric_mask")
 LENGTHS = (1, 4, 16, 32, 48)
+QUANTILES = ("p01", "p05", "p50", "p95", "p99")
 VERDICTS = "Rules of RolloutISHealth that are broken, and under which presets"
 FACTOR_OF_2 = RolloutISConfig(2.0, rollout_is_level="sequence", rollout_is_mode="mask")
 
@@ -40,7 +42,7 @@ class Engine(NamedTuple):
     log_ratio: torch.Tensor
     """Of each token, nats."""
     values: dict[str, dict[str, float]]
-    """Statistics by preset, by length that the responses are cut to, and without any bounds ("raw")."""
+    """By preset, by length that the responses are cut to, and without any bounds ("raw")."""
 
 
 class Column(NamedTuple):
@@ -68,15 +70,12 @@ TABLES = {
         Column("KL", "token_truncate", "mismatch_kl", ".2g"),
         Column("+-", "token_truncate", "mismatch_kl_stderr", ".2g"),
         Column("K3", "token_truncate", "mismatch_k3_kl", ".2g"),
-        Column("mean |p - q|", "token_truncate", "mismatch_probs_diff_mean", ".2g"),
-        Column("largest |p - q|", "token_truncate", "mismatch_probs_diff_max", ".2g"),
+        Column("mean |p-q|", "token_truncate", "mismatch_probs_diff_mean", ".2g"),
+        Column("largest |p-q|", "token_truncate", "mismatch_probs_diff_max", ".2g"),
         Column("confident, not shared", "token_truncate", "mismatch_confident_disagreement_fraction", ".1%"),
     ),
     "Quantiles of the log ratio, nats": (
-        *(
-            Column(quantile, "token_truncate", f"mismatch_log_ratio_{quantile}", ".2g")
-            for quantile in ("p01", "p05", "p50", "p95", "p99")
-        ),
+        *(Column(name, "token_truncate", f"mismatch_log_ratio_{name}", ".2g") for name in QUANTILES),
         Column("largest", "raw", "largest_log_ratio", ".3g"),
     ),
     "Perplexity, and mean |log ratio| in three tenths of the response": (
@@ -179,23 +178,28 @@ def cells(engines, columns):
 
 
 def verdicts(engines):
-    """Engine, the rules that one point of it breaks, and the presets under which it does."""
-    found = {}
-    for engine in engines:
-        for preset in PRESETS:
-            rules = ", ".join(finding.rule for finding in check(engine.values[preset], prefix=""))
-            found.setdefault((engine.name, rules), []).append(preset)
-    told = {key: presets for key, presets in found.items() if key[1] or presets == list(PRESETS)}
-    return [[name, rules or "none", ", ".join(presets)] for (name, rules), presets in told.items()]
+    """Engine, rules that one point of it breaks, and the presets under which it does."""
+    return [[engine.name, *row] for engine in engines for row in broken_rules(engine) or [["none", "any"]]]
+
+
+def broken_rules(engine):
+    presets_of = {}
+    for preset in PRESETS:
+        for finding in check(engine.values[preset], prefix=""):
+            presets_of.setdefault(finding.rule, []).append(preset)
+    together = {}
+    for rule, presets in presets_of.items():
+        together.setdefault("every" if len(presets) == len(PRESETS) else ", ".join(presets), []).append(rule)
+    return [[", ".join(rules), presets] for presets, rules in together.items()]
 
 
 def print_table(title, header, rows):
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for number, heading in enumerate(header):
-        numbers = number > 0 and title != VERDICTS
+    numbers = {} if title == VERDICTS else {"justify": "right", "no_wrap": True}
+    for heading in header:
         words = heading.replace("_", " ")
-        longest = max(map(len, words.split()))
-        table.add_column(words, justify="right" if numbers else "left", no_wrap=number == 0, min_width=longest)
+        table.add_column(textwrap.fill(words, max(map(len, words.split()))), **numbers)
+    table.columns[0].justify, table.columns[0].no_wrap = "left", True
     for row in rows:
         table.add_row(*row)
     Console().print(table, "")

@@ -52,6 +52,8 @@ def test_the_page_holds_every_table_as_the_example_prints_it(run: Any) -> None:
 def test_nothing_is_cut_off_on_a_narrow_terminal(run: Any) -> None:
     printed = run()
     assert "…" not in printed
+    for mark in ("%", "geometric", "masked_fraction"):
+        assert printed.count(mark) == run("--markdown").count(mark), mark
     assert max(map(len, printed.splitlines())) <= 80
     first = re.findall(r"^(\w+) +\d{4} ", printed, re.MULTILINE)
     assert [first[0], first[-1]] == ["vllm_fp32", "llama_cpp_q4_0"]  # by K3
