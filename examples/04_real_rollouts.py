@@ -235,8 +235,7 @@ def draw(engines, path):
 
 
 def draw_presets(axes, engines):
-    columns = TABLES[BOUNDED]
-    share = [[engine.values[key][statistic] for _, key, statistic, _ in columns] for engine in engines]
+    share = [[engine.values[key][statistic] for _, key, statistic, _ in TABLES[BOUNDED]] for engine in engines]
     axes.imshow(share, cmap="Reds", vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(len(PRESETS)), PRESETS, rotation=25, ha="right")
     axes.set_yticks(range(len(engines)), [engine.name for engine in engines])
