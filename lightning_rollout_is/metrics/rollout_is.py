@@ -14,6 +14,7 @@ from lightning_rollout_is.functional.statistics.faults import FaultMaxima
 from lightning_rollout_is.functional.statistics.histogram import Histogram
 from lightning_rollout_is.metrics.base import PackedMetric
 from lightning_rollout_is.metrics.group_ids import GroupNames
+from lightning_rollout_is.metrics.plot import plot_grades
 
 
 class RolloutISMetrics(PackedMetric):
@@ -71,6 +72,34 @@ class RolloutISMetrics(PackedMetric):
         # Once this returns, torchmetrics has put the vector of this rank alone back into its place.
         self.faults = self.faults_of(self.packed)
         return self.named(self.packed)
+
+    def plot(
+        self, val: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]] | None = None, ax: Any = None
+    ) -> tuple[Any, Any]:
+        """Draw how the statistics that matter read: a row for each, a column for each step, green, amber or red.
+
+        The values at the right are the last ones. For curves, see :func:`~lightning_rollout_is.plot_rollout_is`.
+
+        Args:
+            val: What ``compute()`` or ``forward()`` gave, or a sequence of such; ``None`` computes one, on every rank.
+            ax: A matplotlib ``Axes`` to draw into.
+
+        Returns:
+            The matplotlib ``Figure`` and ``Axes``.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+            ValueError: There is no finite value.
+
+        Example:
+            >>> import torch
+            >>> metrics = RolloutISMetrics(RolloutISConfig(rollout_is_threshold=2.0))
+            >>> metrics.update(torch.tensor([[-1.0, -2.0]]), torch.tensor([[-1.5, -2.5]]), torch.tensor([[1, 1]]))
+            >>> figure, axes = metrics.plot()
+            >>> axes.get_yticklabels()[0].get_text()
+            'K3, nats a token'
+        """
+        return plot_grades(self.compute() if val is None else val, self.prefix, ax)
 
     def merged(self) -> Tensor:
         """The packed vector of all ranks, on the device; on several ranks, call it on all of them.
