@@ -174,9 +174,14 @@ def test_a_plot_of_nothing_says_so(detail):
     assert not axes.lines
 
 
-def test_a_weight_below_the_axis_of_chi_square_lies_at_its_foot():
-    axes = drawn("Chi-square (log scale)", {"": {"mismatch_chi2_token": [-1e-3, 0.5]}})
-    assert lines(axes)["tokens"] == [1e-6, 0.5]
+def test_chi_square_may_be_negative_or_enormous():
+    axes = drawn(
+        "Chi-square (log scale)", {"": {"mismatch_chi2_token": [-1e-3, 0.5], "mismatch_chi2_seq": [-0.5, 1e17]}}
+    )
+    assert lines(axes)["tokens"] == [-1e-3, 0.5]
+    assert axes.get_yscale() == "symlog"
+    low, high = axes.get_ylim()
+    assert low < -0.5 < 1e17 < high
 
 
 def test_details_of_a_folder_are_drawn(tmp_path):
