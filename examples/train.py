@@ -15,8 +15,10 @@ import hydra
 import lightning
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
+from lightning.pytorch.callbacks import RichProgressBar
+from lightning.pytorch.callbacks.progress.rich_progress import RichProgressBarTheme
 from lightning.pytorch.loggers import TensorBoardLogger
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from lightning_rollout_is import plot_rollout_is
@@ -35,6 +37,11 @@ def main(cfg: DictConfig) -> None:
     except (ValueError, InstantiationException) as error:
         sys.exit(f"configuration error: {error.__cause__ or error}")
     loggers, callbacks = (list(instantiate(group).values()) for group in (cfg.logger, cfg.callbacks))
+    for logger in loggers:
+        logger.log_hyperparams(OmegaConf.to_container(cfg, resolve=True))
+    if cfg.trainer.enable_progress_bar:
+        # Its three decimals would show no mismatch.
+        callbacks.append(RichProgressBar(theme=RichProgressBarTheme(metrics_format=".3g")))
     trainer: lightning.Trainer = instantiate(cfg.trainer, logger=loggers, callbacks=callbacks)
     trainer.fit(module)
     if trainer.is_global_zero:

@@ -93,7 +93,7 @@ def _details(tokens: LogRatio, weight: Tensor, layout: Layout) -> Details:
     (applied_weights,) = tally(bin_of(weight.nan_to_num(0.0).log()), BINS, valid)
     return Details(
         layout.sum(excess),
-        layout.sum(excess.to(wide).square()),
+        layout.sum(excess.square()),
         layout.sum(weight),
         layout.sum(weight.to(wide).square()),
         layout.sum(gap),

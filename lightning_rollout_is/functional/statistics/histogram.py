@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lightning_rollout_is.functional.signed_log_bins import CENTERS, EDGES
+from lightning_rollout_is.functional.signed_log_bins import BINS, EDGES, bin_centers
 from lightning_rollout_is.functional.statistics.empty import NoMaxima
 from lightning_rollout_is.functional.weights import ImportanceWeights
 from lightning_rollout_is.types import Scalar
@@ -51,14 +51,14 @@ def log_ratio_compute(sums: HistogramSums, _: NoMaxima) -> dict[str, Scalar]:
         >>> from lightning_rollout_is.functional.signed_log_bins import BINS, bin_of
         >>> counts = torch.zeros(BINS).index_add(0, bin_of(torch.tensor([-0.1, 0.0, 0.2])), torch.ones(3))
         >>> log_ratio_compute(HistogramSums(counts), NoMaxima())["mismatch_log_ratio_p95"]
-        tensor(0.1928)
+        tensor(0.1928, dtype=torch.float64)
     """
     below = sums.counts.cumsum(0)
-    total, centers = below[-1], torch.tensor(CENTERS, dtype=below.dtype, device=below.device)
+    total = below[-1]
     # In whole numbers: 0.95 of 20 must be 19.
-    ranks = total * torch.tensor(PERCENTS, dtype=below.dtype, device=below.device)
-    found = torch.searchsorted(100.0 * below, ranks).clamp(max=len(CENTERS) - 1)
-    values = centers[found].where(total > 0, torch.nan)
+    ranks = torch.stack([total * percent for percent in PERCENTS])
+    found = torch.searchsorted(100.0 * below, ranks).clamp(max=BINS - 1)
+    values = bin_centers(below.device)[found].where(total > 0, torch.nan)
     return {f"mismatch_log_ratio_p{percent:02d}": value for percent, value in zip(PERCENTS, values, strict=True)}
 
 
