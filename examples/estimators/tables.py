@@ -93,7 +93,7 @@ PAIRS: list[tuple[str, dict[str, Column]]] = [
     ),
     (
         "Cosine: between the expected gradient and the one on policy. "
-        "ESS: effective sample size of the weights that multiply the loss, over tokens. A dash: nothing is left.",
+        "ESS: effective sample size of the weights that multiply the loss, over tokens. A dash: no gradient is left.",
         {"cosine": lambda s: s.cosine, "ESS": lambda s: s.ess},
     ),
 ]

@@ -128,10 +128,10 @@ def variance(world: World, setting: Setting = NO_WEIGHT) -> Number:
 
 
 def effective_sample_size(world: World, setting: Setting) -> float:
-    """Of the weights that multiply the loss, over tokens, as a share: E[w]^2 / E[w^2]; NaN if all are 0."""
+    """Of the weights that multiply the loss, over tokens, as a share: E[w]^2 / E[w^2]; 0 if all are 0."""
     first = mean(world.rollout, lambda t: sum(weights(world, t, setting)))
     second = mean(world.rollout, lambda t: sum(w**2 for w in weights(world, t, setting)))
-    return float(first) ** 2 / float(second * mean(world.rollout, len)) if second else math.nan
+    return float(first) ** 2 / float(second * mean(world.rollout, len)) if second else 0.0
 
 
 def square(gradient: Gradient) -> Number:
