@@ -61,7 +61,12 @@ def probability(policy: Policy, trajectory: str) -> Fraction:
 
 def mean(policy: Policy, value: Callable[[str], Number]) -> Number:
     """Expectation over the trajectories of a policy."""
-    return sum(probability(policy, trajectory) * value(trajectory) for trajectory in TRAJECTORIES)
+    return sum(probability(policy, trajectory) * value(trajectory) for trajectory in possible(policy))
+
+
+def possible(policy: Policy) -> list[str]:
+    """What can be sampled at all: there is no ratio to the probability 0."""
+    return [trajectory for trajectory in TRAJECTORIES if probability(policy, trajectory)]
 
 
 def ratios(world: World, trajectory: str) -> list[Fraction]:
@@ -117,7 +122,7 @@ def estimate(world: World, trajectory: str, setting: Setting = NO_WEIGHT) -> Gra
 def expected(world: World, setting: Setting = NO_WEIGHT, per: Callable[[str], Number] = lambda _: 1) -> Gradient:
     """Mean estimate under the policy that samples, each trajectory's divided by ``per`` of it."""
     total: Gradient = {}
-    for trajectory in TRAJECTORIES:
+    for trajectory in possible(world.rollout):
         add(total, probability(world.rollout, trajectory) / per(trajectory), estimate(world, trajectory, setting))
     return total
 
