@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Callable
 from importlib import import_module
@@ -13,7 +12,7 @@ import yaml
 from docstring_parser import parse
 
 from extensions.markdown import code, plain, table
-from lightning_rollout_is.config import RECOMMENDED_THRESHOLDS, RolloutISConfig
+from lightning_rollout_is.config import RECOMMENDED_THRESHOLDS
 from lightning_rollout_is.hydra_store import conf_directory
 
 CONF = conf_directory()
@@ -23,14 +22,9 @@ NEITHER = ("?", 0)
 
 def algorithm() -> str:
     """Every key of the ``algorithm`` block."""
-    meanings = meanings_of(RolloutISConfig)
-    rows = [
-        [code(field.name), typed(field.type), code(field.default), allowed(RolloutISConfig, field.name), meanings[field.name]]
-        for field in dataclasses.fields(RolloutISConfig)
-    ]
     ranges = [[code(level), f"{low:g} to {high:g}"] for level, (low, high) in RECOMMENDED_THRESHOLDS.items()]
     return (
-        table(["key", "type", "default", "allowed", "meaning"], rows)
+        settings("lightning_rollout_is.RolloutISConfig")
         + "\n\nRecommended for `rollout_is_threshold`; a value outside is a warning, not an error:\n\n"
         + table(["`rollout_is_level`", "recommended threshold"], ranges)
     )
@@ -41,7 +35,9 @@ def presets() -> str:
     rows = []
     for file in sorted((CONF / "algorithm").glob("*.yaml")):
         values = {key: value for key, value in yaml.safe_load(file.read_text()).items() if key != "defaults"}
-        set_to = "<br>".join(f"`{key.removeprefix('rollout_is_')}: {yaml_value(value)}`" for key, value in values.items())
+        set_to = "<br>".join(
+            f"`{key.removeprefix('rollout_is_')}: {yaml_value(value)}`" for key, value in values.items()
+        )
         rows.append([code(f"algorithm={file.stem}"), set_to, comment_of(file)])
     return table(["preset", "what it sets (behind `rollout_is_`)", "when to use it"], rows)
 
@@ -92,13 +88,17 @@ def meanings_of(target: Callable[..., Any]) -> dict[str, str]:
 
 def allowed(target: Callable[..., Any], name: str) -> str:
     """What a setting may be, in the words of the error that refuses it; empty if nothing is refused."""
-    for value in NEITHER:
-        try:
-            target(**{name: value})
-        except ValueError as error:
-            return str(error).rpartition("allowed: ")[2].replace("None", "null")
-        except TypeError:
-            continue
+    return next(filter(None, (refusal(target, name, value) for value in NEITHER)), "")
+
+
+def refusal(target: Callable[..., Any], name: str, value: object) -> str:
+    """What an error says is allowed in place of a value; empty if there is none."""
+    try:
+        target(**{name: value})
+    except ValueError as error:
+        return str(error).rpartition("allowed: ")[2].replace("None", "null")
+    except TypeError:
+        pass
     return ""
 
 

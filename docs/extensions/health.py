@@ -13,7 +13,6 @@ from lightning_rollout_is.health.rules import Rules
 from lightning_rollout_is.health.trends import ESS, EXACTLY_ONE, K3
 from lightning_rollout_is.healthy_ranges import RANGES
 
-
 RULES = tuple(dict.fromkeys(ORDER))
 LOOKED_AT = {
     **{rule: needed for rule, (needed, _) in JUDGEMENTS.items()},
@@ -31,7 +30,7 @@ def thresholds() -> str:
 
 def symptoms() -> str:
     """One line a rule: what it looks at, and what is wrong when it holds."""
-    rows = [[_sentence(marked(ADVICE[rule].meaning)), _names(LOOKED_AT[rule]), f"{{ref}}`{rule} <{rule}>`"] for rule in RULES]
+    rows = [[_sentence(marked(ADVICE[rule].meaning)), _names(LOOKED_AT[rule]), _link(rule)] for rule in RULES]
     return table(["what is wrong", "curves that show it", "rule"], rows)
 
 
@@ -57,10 +56,12 @@ def limits(metric: str) -> str:
     if metric in RANGES:
         healthy_range = RANGES[metric]
         parts += [f"healthy: {healthy_range.limits()}"] if healthy_range.limits() else []
-        parts += [f"warning: {outside(healthy_range.warning)}"] if any(map(math.isfinite, healthy_range.warning)) else []
+        parts += (
+            [f"warning: {outside(healthy_range.warning)}"] if any(map(math.isfinite, healthy_range.warning)) else []
+        )
     judges = [rule for rule in RULES if metric in LOOKED_AT[rule]]
     if judges:
-        parts.append("judged by " + ", ".join(f"{{ref}}`{rule} <{rule}>`" for rule in judges))
+        parts.append("judged by " + ", ".join(map(_link, judges)))
     return _sentence("; ".join(parts) or "no limit of its own")
 
 
@@ -74,6 +75,10 @@ def outside(interval: tuple[float, float]) -> str:
     low, high = interval
     sides = [f"under {low:g}"] if math.isfinite(low) else []
     return " or ".join([*sides, *([f"over {high:g}"] if math.isfinite(high) else [])])
+
+
+def _link(rule: str) -> str:
+    return f"{{ref}}`{rule} <{rule}>`"
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -12,16 +12,17 @@ CONFIGURATION_LINE = re.compile(
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown.
+    r"""A table in Markdown.
 
     Example:
         >>> print(table(["a", "b"], [["1", "x|y"]]))
         | a | b |
         |---|---|
-        | 1 | x\\|y |
+        | 1 | x\|y |
     """
-    lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines).replace("| --- ", "|---").replace("--- |", "---|")
+    cells = [[cell.replace("|", r"\|") for cell in row] for row in rows]
+    lines = ["| " + " | ".join(row) + " |" for row in (head, *cells)]
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
 
 
 def plain(docstring: str) -> str:

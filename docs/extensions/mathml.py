@@ -11,7 +11,7 @@ from sphinx.errors import ExtensionError
 from sphinx.writers.html5 import HTML5Translator
 
 # MathML knows no blackboard bold of its own any more; Unicode does.
-BLACKBOARD_ONE = (r"\mathbb{1}", "𝟙")
+BLACKBOARD_ONE = (r"\mathbb{1}", "\N{MATHEMATICAL DOUBLE-STRUCK DIGIT ONE}")
 
 
 def formula(latex: str, display: str) -> str:

@@ -38,7 +38,11 @@ def names_in(package: str) -> Iterator[str]:
 def _section(name: str) -> str:
     """Names of the front door are documented there."""
     elsewhere = sorted(set(lightning_rollout_is.__all__) & vars(import_module(name)).keys())
-    options = [":members:", ":ignore-module-all:", *([f":exclude-members: {', '.join(elsewhere)}"] if elsewhere else [])]
+    options = [
+        ":members:",
+        ":ignore-module-all:",
+        *([f":exclude-members: {', '.join(elsewhere)}"] if elsewhere else []),
+    ]
     lines = [f".. automodule:: {name}", *(f"   {option}" for option in options)]
     links = ", ".join(f"{{py:obj}}`~lightning_rollout_is.{each}`" for each in elsewhere)
     pointer = f"\n\nAt the [front door](index.md): {links}." if elsewhere else ""

@@ -12,7 +12,8 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 PACKAGE = "lightning_rollout_is"
-SHORT_NAME = re.compile(r"(:(?:class|func|meth|exc|attr|data|obj|mod):`)(?=[A-Za-z_])(?![^`]*<)(?!lightning_rollout_is)")
+ROLES = "class|func|meth|exc|attr|data|obj|mod"
+SHORT_NAME = re.compile(rf"(:(?:{ROLES}):`)(?=[A-Za-z_])(?![^`]*<)(?!lightning_rollout_is)")
 NAPOLEON = 500
 OUTSIDE_DOCS = {"../benchmarks/RESULTS.md": "results.md"}
 """Files that have a page of their own on the site, and lie elsewhere in the repository."""
@@ -21,7 +22,7 @@ OUTSIDE_DOCS = {"../benchmarks/RESULTS.md": "results.md"}
 def find_anywhere(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """A leading dot makes Sphinx look in every module, as a reader does."""
     if what in ("attribute", "data", "property"):
-        # Napoleon would take what stands before a colon in the first line for a type. An empty comment stands there instead.
+        # Napoleon would take what stands before a colon in the first line for a type: an empty comment goes first.
         lines[:0] = ["..", ""]
     lines[:] = [SHORT_NAME.sub(r"\1.", line) for line in lines if not line.startswith("Alias for field number")]
 
