@@ -16,7 +16,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
-    "extensions.mathml",
+    "extensions.formulas",
     "extensions.references",
     "extensions.generated",
 ]
@@ -45,7 +45,8 @@ html_theme = "furo"
 html_title = "lightning-rollout-is"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
-html_math_renderer = "mathml"
+html_math_renderer = "drawn"
+html_show_copyright = False
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

@@ -54,7 +54,7 @@ MISSING = Panel("Missing log-probs", {"rollout_is_missing_fraction": "fraction"}
 class Picture(NamedTuple):
     """What is beside what."""
 
-    panels: tuple[Panel, ...]
+    panels: tuple[Panel, Panel, Panel, Panel]
     runs: tuple[str, ...]
 
 
@@ -95,7 +95,7 @@ def main() -> None:
     """Train what is not trained yet, then draw and write everything."""
     logs = {name: trained(name) for name in RUNS}
     for file, picture in PICTURES.items():
-        draw(picture, logs).savefig(HERE / f"{file}.png", dpi=80)
+        draw(picture, logs).savefig(HERE / f"{file}.png", dpi=85)
     with (HERE / "runs.csv").open("w", newline="") as table:
         writer = csv.writer(table)
         writer.writerow(["run", "overrides", *QUOTED.values(), "reward", "rules that held"])
@@ -121,9 +121,9 @@ def trained(name: str) -> EventLog:
 
 
 def draw(picture: Picture, logs: dict[str, EventLog]) -> Figure:
-    """The panels side by side, each run in the same colour in all of them."""
-    figure = Figure(figsize=(4.3 * len(picture.panels), 3.6), layout="constrained")
-    for axes, panel in zip(figure.subplots(1, len(picture.panels)), picture.panels, strict=True):
+    """Four panels, each run in the same colour in all of them."""
+    figure = Figure(figsize=(10, 6.2), layout="constrained")
+    for axes, panel in zip(figure.subplots(2, 2).flat, picture.panels, strict=True):
         runs = {
             name: {tag.removeprefix("mismatch/"): curve for tag, curve in logs[name].curves.items()}
             for name in picture.runs
