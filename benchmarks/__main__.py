@@ -12,6 +12,7 @@ from rich.console import Console
 
 MODULES = (
     "weights_and_statistics",
+    "details",
     "scaling",
     "step_overhead",
     "demo_overhead",

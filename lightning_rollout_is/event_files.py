@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 FRAME_BYTES = 16
 """What a record adds to its payload: a length of 8 bytes and two checksums of 4."""
+TELL_BYTES = 2**18
+"""After how many bytes it is told how far the reading has come: each time costs a bar on a screen some microseconds."""
 
 
 class Curve(NamedTuple):
@@ -38,7 +40,7 @@ def event_files_in(folder: str | Path) -> list[Path]:
     return sorted(path for path in Path(folder).glob("*tfevents*") if path.is_file())
 
 
-def read_event_log(folder: str | Path) -> EventLog:
+def read_event_log(folder: str | Path, advance: Callable[[int], None] | None = None) -> EventLog:
     """Read every event file of a folder.
 
     A run that was resumed has several files; where two hold the same step, the later one counts. A file that breaks
@@ -46,6 +48,7 @@ def read_event_log(folder: str | Path) -> EventLog:
 
     Args:
         folder: A logger's ``log_dir``.
+        advance: Called now and then with the number of bytes that were read since the last call.
 
     Returns:
         The curves, and notes on what could not be read.
@@ -56,7 +59,7 @@ def read_event_log(folder: str | Path) -> EventLog:
     files = event_files_in(folder)
     if not files:
         raise FileNotFoundError(f"no TensorBoard event file in {folder}")
-    reader = _Reader()
+    reader = _Reader(advance or (lambda size: None))
     for file in files:
         reader.read(file)
     curves = {tag: _in_order(steps, values) for tag, (steps, values) in reader.points.items()}
@@ -81,7 +84,8 @@ def read_events(log_dir: str | Path) -> dict[str, list[float]]:
 class _Reader:
     """Gathers points from one file after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, advance: Callable[[int], None]) -> None:
+        self.advance = advance
         self.points: dict[str, tuple[array[int], array[float]]] = {}
         self.hyperparameters: dict[str, Any] = {}
         self.notes: list[str] = []
@@ -90,15 +94,19 @@ class _Reader:
         from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
         from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[import-untyped]
 
-        size, done, step = file.stat().st_size, 0, None
+        size, done, told, step = file.stat().st_size, 0, 0, None
         try:
             for record in _records(file):
                 event = Event.FromString(record)
                 done += len(record) + FRAME_BYTES
                 step = event.step
                 self._add(event)
+                if done - told >= TELL_BYTES:
+                    self.advance(done - told)
+                    told = done
         except (DecodeError, OSError) as error:
             self.notes.append(f"{file.name}: {error}")
+        self.advance(size - told)
         # The reader of TensorBoard stops without a word at a record that is damaged.
         if done < size:
             kept = "nothing before it" if step is None else f"the points up to step {step} are kept"

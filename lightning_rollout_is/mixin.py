@@ -11,6 +11,7 @@ from torch import Tensor
 
 from lightning_rollout_is.config import RolloutISConfig
 from lightning_rollout_is.first_look import FirstLook
+from lightning_rollout_is.metrics.base import Groups
 from lightning_rollout_is.metrics.measure import Measured
 from lightning_rollout_is.metrics.rollout_is import RolloutISMetrics
 from lightning_rollout_is.types import CuSeqlens, TokenFloat, TokenMask
@@ -49,13 +50,18 @@ class RolloutISMixin:
     rollout_is_defers: bool = False
     """Whether a callback will tell all ranks of input that one of them refuses; set by the callback while it trains."""
 
-    def configure_rollout_is(self, algorithm: RolloutISConfig | Mapping[Any, Any], **metric_kwargs: Any) -> None:
+    def configure_rollout_is(
+        self, algorithm: RolloutISConfig | Mapping[Any, Any], *, details: bool = True, **metric_kwargs: Any
+    ) -> None:
         """Take the settings and create the metric.
 
         Args:
             algorithm: A :class:`RolloutISConfig`, or the ``algorithm`` block as a dict or ``DictConfig``. A module that
                 calls ``save_hyperparameters()`` takes the dict: Lightning refuses frozen dataclasses there.
-            metric_kwargs: For :class:`RolloutISMetrics`. ``compile=True`` compiles weights and statistics into one
+            details: Record what the specification does not ask for as well (quantiles, histograms, the profile along
+                the response, applied weights, standard errors), at the price of a second pass over the tokens.
+            metric_kwargs: For :class:`RolloutISMetrics`. ``groups=["math", "code"]`` names parts of the data that get
+                core values of their own. ``compile=True`` compiles weights and statistics into one
                 kernel at the first batch. ``process_group`` names the ranks that hold different data,
                 where others hold copies of it (tensor parallelism): copies would be counted again. Under
                 ``ModelParallelStrategy`` that is ``self.device_mesh["data_parallel"].get_group()``, in
@@ -69,8 +75,8 @@ class RolloutISMixin:
             raise RuntimeError("configure_rollout_is was called before super().__init__(); call it after")
         self.rollout_is_config = RolloutISConfig.of(algorithm)
         self.rollout_is_first_look = FirstLook()
-        enabled = self.rollout_is_config.enabled
-        self.rollout_is_metrics = RolloutISMetrics(self.rollout_is_config, **metric_kwargs) if enabled else None
+        config, metric_kwargs = self.rollout_is_config, {"details": details, **metric_kwargs}
+        self.rollout_is_metrics = RolloutISMetrics(config, **metric_kwargs) if config.enabled else None
 
     def rollout_is_loss(
         self,
@@ -79,6 +85,7 @@ class RolloutISMixin:
         rollout_log_prob: TokenFloat,
         response_mask: TokenMask,
         cu_seqlens: CuSeqlens | None = None,
+        groups: Groups | None = None,
     ) -> TokenFloat:
         """The token loss times the importance weights, and the statistics recorded.
 
@@ -88,6 +95,8 @@ class RolloutISMixin:
             rollout_log_prob: Log-prob of the same token as the rollout engine gave it, same shape.
             response_mask: 1 on tokens that the policy generated, 0 elsewhere, same shape.
             cu_seqlens: Sequence boundaries of packed tokens.
+            groups: Which of the declared groups each sequence belongs to: a list of names, or an integer tensor of
+                their numbers, (sequences,), or one number for each token; -1 for none.
 
         Returns:
             The weighted token loss where ``rollout_is`` is true; ``token_loss`` itself where it is false or the
@@ -100,7 +109,7 @@ class RolloutISMixin:
         config = self._configured()
         if self.rollout_is_metrics is None:
             return token_loss
-        inputs = old_log_prob, rollout_log_prob, response_mask, cu_seqlens
+        inputs = old_log_prob, rollout_log_prob, response_mask, cu_seqlens, groups
         weights = self._rollout_is_measured(self.rollout_is_metrics, inputs, token_loss)
         if not config.applied:
             return token_loss
@@ -116,6 +125,7 @@ class RolloutISMixin:
         rollout_log_prob: TokenFloat,
         response_mask: TokenMask,
         cu_seqlens: CuSeqlens | None = None,
+        groups: Groups | None = None,
     ) -> TokenFloat:
         """What multiplies the loss, for losses that place the weight themselves; the statistics are recorded.
 
@@ -124,6 +134,7 @@ class RolloutISMixin:
             rollout_log_prob: Log-prob of the same token as the rollout engine gave it.
             response_mask: 1 on tokens that the policy generated, 0 elsewhere.
             cu_seqlens: Sequence boundaries of packed tokens.
+            groups: Which of the declared groups each sequence or token belongs to.
 
         Returns:
             Weights in [0, threshold], float32 or wider, without gradient. With ``rollout_is`` false or the threshold
@@ -136,7 +147,7 @@ class RolloutISMixin:
         config = self._configured()
         if self.rollout_is_metrics is None:
             return _indicator(response_mask)
-        inputs = old_log_prob, rollout_log_prob, response_mask, cu_seqlens
+        inputs = old_log_prob, rollout_log_prob, response_mask, cu_seqlens, groups
         weights = self._rollout_is_measured(self.rollout_is_metrics, inputs)
         if not config.applied:
             return _indicator(response_mask)
@@ -158,7 +169,7 @@ class RolloutISMixin:
             return None
         if recording:
             metrics.update(*inputs, weights=weights)
-            self.rollout_is_first_look.at(*inputs)
+            self.rollout_is_first_look.at(*inputs[:4])
         return weights
 
     def _configured(self) -> RolloutISConfig:

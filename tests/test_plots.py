@@ -8,7 +8,10 @@ from matplotlib.figure import Figure
 
 from lightning_rollout_is import plot_rollout_is
 from lightning_rollout_is.event_files import Curve
-from lightning_rollout_is.plots import BANDS, FLOOR, PANELS, POINTS_DRAWN, draw_panel, thinned
+from lightning_rollout_is.healthy_ranges import GRADE_COLORS
+from lightning_rollout_is.plots import PANELS
+from lightning_rollout_is.plots.panel import FLOOR
+from lightning_rollout_is.plots.style import POINTS_DRAWN, thinned
 from tests.report.written import write_run
 
 HISTORY = {
@@ -91,7 +94,7 @@ def test_bands_tile_the_axis_and_are_coloured_by_the_ranges():
     assert [edge[:2] for edge in edges] == [
         pytest.approx(pair) for pair in [(low, 0.5), (0.5, 0.8), (0.8, 1.25), (1.25, 2.0), (2.0, high)]
     ]
-    assert [edge[2] for edge in edges] == [to_rgb(BANDS[grade]) for grade in grades]
+    assert [edge[2] for edge in edges] == [to_rgb(GRADE_COLORS[grade]) for grade in grades]
 
 
 def test_noise_does_not_fill_the_plot():
@@ -124,7 +127,7 @@ def test_one_point_can_be_seen():
 def test_several_runs_have_a_colour_each_and_their_first_curve():
     runs = {str(run): {name: Curve([0, 1], [0.1, 0.2]) for name in PANELS[-1].curves} for run in range(7)}
     axes = Figure().add_subplot()
-    draw_panel(axes, PANELS[-1], runs)
+    PANELS[-1].draw(axes, runs)
     curves = axes.lines[:7]
     assert len(axes.lines) == 7 + 1  # the ideal
     assert len({(line.get_color(), line.get_linestyle()) for line in curves}) == 7

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from lightning.pytorch import Trainer
 from torch import Tensor
 
+from lightning_rollout_is.callbacks.boards import is_board
 from lightning_rollout_is.callbacks.summary import ScalarWriter
 
 
@@ -25,7 +26,14 @@ class Curves:
         self._flushed = -math.inf
         self._writer = ScalarWriter()
 
-    def add(self, trainer: Trainer, scalars: Mapping[str, Tensor], numbers: Mapping[str, float], step: int) -> bool:
+    def add(
+        self,
+        trainer: Trainer,
+        scalars: Mapping[str, Tensor],
+        numbers: Mapping[str, float],
+        step: int,
+        beside: Mapping[str, float] | None = None,
+    ) -> bool:
         """Add a point to each curve, but for values that are not finite.
 
         Args:
@@ -33,6 +41,7 @@ class Curves:
             scalars: Values by key, on the host: ``callback_metrics`` holds tensors.
             numbers: The same values: loggers take numbers.
             step: The x of the point.
+            beside: Curves for the eye, which TensorBoard alone gets.
 
         Returns:
             Whether there was one to add.
@@ -42,7 +51,7 @@ class Curves:
             return False
         trainer.callback_metrics.update({key: scalars[key] for key in defined})
         for logger in trainer.loggers:
-            self._writer.write(logger, defined, step)
+            self._writer.write(logger, {**defined, **beside} if beside and is_board(logger) else defined, step)
         self._flush(trainer)
         return True
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lightning_rollout_is.callbacks.transfer import Transfer
 from lightning_rollout_is.functional.statistics.faults import FaultMaxima
+from lightning_rollout_is.functional.statistics.histogram import Histogram
 from lightning_rollout_is.metrics.rollout_is import RolloutISMetrics
 
 
@@ -24,6 +25,8 @@ class Reading(NamedTuple):
     """What was wrong with the data of any rank: fields of :class:`FaultMaxima`."""
     shifted: bool
     """Whether one of the first batches of this rank looks shifted by a token."""
+    histograms: dict[str, Histogram]
+    """Distributions over valid tokens by key; none where the metric keeps no details."""
 
 
 class Point:
@@ -63,11 +66,15 @@ class Point:
         vector, looks = arrived[: self._size], arrived[self._size :]
         named = self.metrics.named(vector)
         numbers = torch.cat([torch.stack(list(named.values())), self.metrics.faults_of(vector)]).tolist()
-        keys = [self.prefix + name.removeprefix(self.metrics.prefix) for name in named]
+        keys = [self._key_of(name) for name in named]
         faults = zip(FaultMaxima._fields, numbers[len(keys) :], strict=True)
         return Reading(
             scalars=dict(zip(keys, named.values(), strict=True)),
             numbers=dict(zip(keys, numbers, strict=False)),
             faults={fault for fault, seen in faults if seen > 0},
             shifted=any(looks.tolist()),
+            histograms={self._key_of(name): each for name, each in self.metrics.histograms_of(vector).items()},
         )
+
+    def _key_of(self, name: str) -> str:
+        return self.prefix + name.removeprefix(self.metrics.prefix)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_warn
 
-from lightning_rollout_is.callbacks.curves import Curves
 from lightning_rollout_is.callbacks.faults import ALL_MISSING, malformation, refusal
-from lightning_rollout_is.callbacks.observers import WrittenPoint, tell
+from lightning_rollout_is.callbacks.measured import (
+    NO_STEP_SEEN,
+    metrics_of,
+    require_at_least,
+    require_metrics,
+    set_deferral,
+)
+from lightning_rollout_is.callbacks.outlets import Outlets
+from lightning_rollout_is.callbacks.page import Page
 from lightning_rollout_is.callbacks.point import Point, Reading
 from lightning_rollout_is.callbacks.steps import begins_without_gradient, logged_step
 from lightning_rollout_is.callbacks.transfer import Transfer
@@ -20,11 +26,6 @@ from lightning_rollout_is.first_look import SHIFTED, FirstLook
 from lightning_rollout_is.metrics.rollout_is import RolloutISMetrics
 
 _log = logging.getLogger(__name__)
-
-NO_STEP_SEEN = (
-    "rollouts were recorded, and nothing was logged: under manual optimisation Lightning counts the steps of "
-    "self.optimizers() inside training_step alone; step there, with optimizers from configure_optimizers"
-)
 
 
 class RolloutISCallback(Callback):
@@ -61,9 +62,16 @@ class RolloutISCallback(Callback):
         prefix: Put before each key instead of the metric's own ``"mismatch/"``.
         flush_seconds: How much of the curves a killed process may lose: after a point, loggers write out what they
             hold if that many seconds have passed since they last did.
+        histogram_every_n_steps: TensorBoard gets the distributions at the first point, at every n-th step and at the
+            last point; 0 for never.
+        prog_bar: Statistics on Lightning's progress bar, such as ``("ess", "kl", "k3")``: names without
+            ``rollout_is_`` or ``mismatch_``, or full ones.
+        tensorboard_page: Whether TensorBoard gets a page of charts with healthy ranges (custom scalars), the settings
+            of the run (text, hyperparameters), and in words what is wrong with it (text).
 
     Raises:
-        ValueError: ``every_n_steps`` is under 1.
+        ValueError: ``every_n_steps`` is under 1, or ``histogram_every_n_steps`` under 0.
+        ValueError: At the start of ``fit``, ``prog_bar`` names what is no statistic of the module.
         ValueError: While training, on every rank: some rank's input was refused, or made the weights NaN.
         MisconfigurationException: At the start of ``fit``, the module has no rollout importance sampling.
     """
@@ -71,12 +79,20 @@ class RolloutISCallback(Callback):
     transfer: ClassVar[type[Transfer]] = Transfer
     """How the values get to the host."""
 
-    def __init__(self, every_n_steps: int = 1, prefix: str | None = None, flush_seconds: float = 5.0) -> None:
-        if every_n_steps < 1:
-            raise ValueError(f"every_n_steps = {every_n_steps} is not allowed; allowed: 1 or more")
+    def __init__(
+        self,
+        every_n_steps: int = 1,
+        prefix: str | None = None,
+        flush_seconds: float = 5.0,
+        histogram_every_n_steps: int = 50,
+        prog_bar: Sequence[str] = (),
+        tensorboard_page: bool = True,
+    ) -> None:
+        require_at_least(1, every_n_steps=every_n_steps)
+        require_at_least(0, histogram_every_n_steps=histogram_every_n_steps)
         self.every_n_steps = every_n_steps
         self.prefix = prefix
-        self._curves = Curves(flush_seconds)
+        self._outlets = Outlets(flush_seconds, histogram_every_n_steps, prog_bar, tensorboard_page)
         self._step = self._first_step = self._seen_steps = 0
         self._last_point: int | None = None
         self._point: Point | None = None
@@ -90,29 +106,36 @@ class RolloutISCallback(Callback):
         """Tells two of these callbacks in one Trainer apart."""
         return self._generate_state_key(every_n_steps=self.every_n_steps, prefix=self.prefix)
 
+    @property
+    def page(self) -> Page | None:
+        """The charts that lie on TensorBoard's page of custom scalars; ``None`` before the first point."""
+        return self._outlets.page
+
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Refuse a module that has nothing to log before any time is spent."""
         # One that derives from the mixin may still take its settings in `configure_model`.
         if stage == "fit" and not hasattr(pl_module, "configure_rollout_is"):
-            _require_metrics(pl_module)
+            require_metrics(pl_module)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Refuse a module that has taken no settings by now."""
-        _require_metrics(pl_module)
+        """Refuse a module that has taken no settings by now, and names that none of its statistics has."""
+        require_metrics(pl_module)
+        self._outlets.check(metrics_of(pl_module), self.prefix)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin a window with nothing in it."""
         self._first_step = self._seen_steps = trainer.global_step
         self._last_point, self._keys = None, ()
         self._window_closed, self._unread = True, False
-        _set_deferral(pl_module, True)
+        self._outlets.begin()
+        set_deferral(pl_module, True)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Begin a new window after an optimizer step.
 
         Only now, not when the last one was written: until here its values can still be read from the metric.
         """
-        metrics = _metrics_of(pl_module)
+        metrics = metrics_of(pl_module)
         if metrics is not None and (self._window_closed or begins_without_gradient(trainer, batch_idx)):
             (metrics.reset_statistics if self._unread else metrics.reset)()
         self._window_closed, self._unread = False, True
@@ -124,7 +147,7 @@ class RolloutISCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Close the window if an optimizer has stepped."""
-        metrics = _metrics_of(pl_module)
+        metrics = metrics_of(pl_module)
         if trainer.global_step == self._seen_steps or metrics is None:
             return
         self._seen_steps, self._window_closed = trainer.global_step, True
@@ -159,19 +182,21 @@ class RolloutISCallback(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write what is under way, and bring out faults of a window that was not written."""
-        _set_deferral(pl_module, False)
+        set_deferral(pl_module, False)
         self._write(trainer)
-        metrics = _metrics_of(pl_module)
+        metrics = metrics_of(pl_module)
         if self._unread and metrics is not None:
             self._sound(self._take(pl_module, metrics))
         if metrics is not None and metrics.update_count and trainer.global_step == self._first_step:
             self._warn_once(NO_STEP_SEEN)
+        self._outlets.end(trainer)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Write what is under way. Whatever the module is used for next, nobody reads its faults there."""
-        _set_deferral(pl_module, False)
+        set_deferral(pl_module, False)
         try:
             self._write(trainer)
+            self._outlets.end(trainer)
         except Exception as error:
             # Raised, it would hide what has ended training.
             _log.error("the last mismatch statistics were not written: %s", error)
@@ -194,9 +219,9 @@ class RolloutISCallback(Callback):
         if point is None:
             return
         reading = self._sound(point)
-        if reading is not None and self._curves.add(trainer, reading.scalars, reading.numbers, point.step):
+        if reading is not None and self._outlets.write(trainer, point, reading):
             self._last_point, self._keys = point.step, reading.numbers.keys()
-            tell(trainer, WrittenPoint(point.step, point.prefix, reading.numbers))
+            self._outlets.tell(trainer, point, reading)
 
     def _sound(self, point: Point) -> Reading | None:
         """What the point says, once its faults are dealt with; ``None`` where it means nothing."""
@@ -219,21 +244,3 @@ class RolloutISCallback(Callback):
         if message not in self._warned:
             self._warned.add(message)
             rank_zero_warn(message)
-
-
-def _require_metrics(pl_module: LightningModule) -> None:
-    if not hasattr(pl_module, "rollout_is_metrics"):
-        raise MisconfigurationException(
-            f"RolloutISCallback found no rollout importance sampling in {type(pl_module).__name__}; derive it from "
-            "RolloutISMixin and call self.configure_rollout_is(cfg.algorithm) in its __init__ or configure_model"
-        )
-
-
-def _metrics_of(pl_module: LightningModule) -> RolloutISMetrics | None:
-    metrics: RolloutISMetrics | None = getattr(pl_module, "rollout_is_metrics", None)
-    return metrics
-
-
-def _set_deferral(pl_module: Any, defers: bool) -> None:
-    """From here on this callback tells all ranks of what one refuses, or no longer."""
-    pl_module.rollout_is_defers = defers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lightning.fabric.loggers.logger import Logger
@@ -44,6 +45,17 @@ class ScalarWriter:
             for entry, value in zip(summary.value, values.values(), strict=True):
                 entry.simple_value = value
         return summary
+
+
+def tags_of(logger: Logger, names: Sequence[str]) -> list[str]:
+    """What a logger of Lightning for TensorBoard calls scalars: its own prefix may come first.
+
+    Example:
+        >>> tags_of(TensorBoardLogger("logs", prefix="run"), ["loss"])
+        ['run-loss']
+    """
+    summary = _summary_by(logger, dict.fromkeys(names, 0.0), 0)
+    return list(names) if summary is None else [value.tag for value in summary.value]
 
 
 def _event_writer_of(logger: Any) -> Any:

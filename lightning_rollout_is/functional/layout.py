@@ -31,6 +31,10 @@ class PaddedLayout(NamedTuple):
         """A (batch,) tensor as one that broadcasts over the tokens, (batch, 1)."""
         return y.unsqueeze(-1)
 
+    def place(self, chosen: Tensor) -> Tensor:
+        """Of each chosen token, how many before it in its sequence are chosen; bool to int64, (batch, seq)."""
+        return chosen.cumsum(-1) - 1
+
     def admit(self, x: Tensor) -> Tensor:
         """A (batch, seq) tensor as it is: rows cannot be at odds with their tokens."""
         return x
@@ -59,6 +63,12 @@ class PackedLayout(NamedTuple):
     def expand(self, y: Tensor) -> Tensor:
         """A (sequences,) tensor as (tokens,): each token gets the value of its sequence."""
         return y[self.sequence_of_token]
+
+    def place(self, chosen: Tensor) -> Tensor:
+        """Of each chosen token, how many before it in its sequence are chosen; bool to int64, (tokens,)."""
+        zeros = torch.zeros(self.sequences, dtype=torch.int64, device=chosen.device)
+        counts = zeros.index_add(0, self.sequence_of_token, chosen.to(torch.int64))
+        return chosen.cumsum(0) - 1 - self.expand(counts.cumsum(0) - counts)
 
     def admit(self, x: Tensor) -> Tensor:
         """A floating-point tensor as it is, or NaN throughout if ``cu_seqlens`` does not fit the tokens."""

@@ -11,6 +11,8 @@ from lightning_rollout_is.choices import Level, Mode
 from lightning_rollout_is.functional.aggregate import Units, require_level, sequence_units
 from lightning_rollout_is.functional.blocks import Blocks
 from lightning_rollout_is.functional.bound import bound, require_mode
+from lightning_rollout_is.functional.details import Details
+from lightning_rollout_is.functional.groups import GroupSums
 from lightning_rollout_is.functional.layout import Layout, layout_of
 from lightning_rollout_is.functional.log_ratio import compute_log_ratio, require_like_shapes
 from lightning_rollout_is.functional.sums import TokenSums
@@ -30,6 +32,24 @@ class ImportanceWeights(NamedTuple):
     """1 for a sequence with a catastrophic token, else 0."""
     layout: Layout
     thresholds: Thresholds
+    details: Details | None = None
+    """What a second pass found, where it was made."""
+    groups: GroupSums | None = None
+    """Sums by group, where the batch names groups."""
+
+    @property
+    def known_details(self) -> Details:
+        """The details, which the statistics of a metric that has them can rely on."""
+        if self.details is None:
+            raise ValueError("these weights have no details; add them with token_details")
+        return self.details
+
+    @property
+    def known_groups(self) -> GroupSums:
+        """The sums by group, which the statistics of a metric that has them can rely on."""
+        if self.groups is None:
+            raise ValueError("these weights have no sums by group; add them with sums_by_group")
+        return self.groups
 
 
 @torch.no_grad()

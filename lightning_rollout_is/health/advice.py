@@ -133,6 +133,49 @@ ADVICE = {
         "synchronise the engine's weights before each rollout, try an engine of higher precision, and compare the "
         "sampling settings",
     ),
+    "confident_disagreement": Advice(
+        "the trainer contradicts the engine on tokens of which the engine was sure: it gives them a seventh of the "
+        "probability, or less",
+        (
+            "the two sides score the tokens in another context: the chat template, a BOS token or the positions differ",
+            STALE,
+            "a mixture of experts sends tokens to other experts on one side",
+            APART,
+        ),
+        "score one response on both sides and compare token ids and log-probs one by one; synchronise the engine's "
+        "weights before each rollout; with a mixture of experts replay the engine's choices "
+        "(actor_rollout_ref.rollout.enable_rollout_routing_replay: true); meanwhile leave such tokens out of the loss: "
+        "algorithm.rollout_is_mode: mask with algorithm.rollout_is_level: token (algorithm=token_mask)",
+    ),
+    "growing_with_position": Advice(
+        "the mismatch grows along the response: late tokens disagree far more than early ones",
+        (
+            "the engine's KV cache is of low precision (fp8), whose faults add up over the context",
+            "positions are encoded differently: RoPE scaling, or a sliding window on one side",
+            "the engine goes on with responses that older weights began, or scores later turns in another context",
+            "the policy itself is less sure of late tokens, which makes every fault of the engine larger there",
+        ),
+        "keep the KV cache in the precision of the model (actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_dtype: "
+        "auto); compare rope_scaling and sliding_window of both sides; shorten the responses "
+        f"(data.max_response_length); at sequence level go to {GEOMETRIC}",
+    ),
+    "chi2_token": Advice(
+        "the raw weights vary by more than their own mean: the gradient holds more noise than signal",
+        ("a few weights explode: tokens that the trainer finds far more likely than the engine", APART, STALE),
+        SPREAD,
+    ),
+    "applied_eff_sample_size": Advice(
+        "little is left of what multiplies the loss: after bounds and veto a few tokens carry the whole gradient",
+        (
+            "bounds and veto reject most tokens: look at the masked and the vetoed fraction",
+            "sequence level on long responses, most of whose weights are next to 0",
+            APART,
+            STALE,
+        ),
+        "bound without rejecting (algorithm.rollout_is_mode: truncate) or widen algorithm.rollout_is_threshold and "
+        "algorithm.rollout_is_threshold_lower; veto less (algorithm.rollout_is_veto_threshold: 1.0e-5); at sequence "
+        f"level go to {GEOMETRIC}",
+    ),
     "veto_fraction": Advice(
         "many sequences are vetoed and train nothing",
         (

@@ -154,7 +154,16 @@ def _kl(values: Mapping[str, float], limit: float, rules: Rules) -> Broken | Non
     return Broken("mismatch_kl", kl, math.copysign(limit, kl)) if abs(kl) > limit else None
 
 
+def _growing(values: Mapping[str, float], limit: float, rules: Rules) -> Broken | None:
+    """Of three deciles at either end the middle one, which a single token that stands out does not move."""
+    early, late = (sorted(third, key=values.__getitem__)[1] for third in (DECILES[:3], DECILES[-3:]))
+    highest = max(rules.position_floor, limit * values[early])
+    remark = f" (from {values[early]:.3g} nats in the first third to {values[late]:.3g} in the last)"
+    return Broken(late, values[late], highest, remark) if values[late] > highest else None
+
+
 KLS = ("mismatch_kl", "mismatch_k3_kl")
+DECILES = tuple(f"mismatch_abs_log_ratio_decile_{decile:02d}" for decile in range(1, 11))
 JUDGEMENTS: dict[str, tuple[tuple[str, ...], Judgement]] = {
     "all_missing": (("rollout_is_missing_fraction",), _all_missing),
     "missing_fraction": (("rollout_is_missing_fraction",), _missing),
@@ -164,10 +173,14 @@ JUDGEMENTS: dict[str, tuple[tuple[str, ...], Judgement]] = {
     "mean_low": _below("rollout_is_mean"),
     "mean_high": _above("rollout_is_mean"),
     "catastrophic_fraction": _above("rollout_is_catastrophic_token_fraction"),
+    "confident_disagreement": _above("mismatch_confident_disagreement_fraction"),
+    "growing_with_position": (DECILES[:3] + DECILES[-3:], _growing),
     "veto_fraction": _above("rollout_is_veto_fraction"),
     "kl": (("mismatch_kl",), _kl),
+    "chi2_token": _above("mismatch_chi2_token"),
     "eff_sample_size": _below("rollout_is_eff_sample_size"),
     "std": _above("rollout_is_std"),
     "masked_fraction": _above("rollout_is_masked_fraction"),
+    "applied_eff_sample_size": _below("rollout_is_applied_eff_sample_size"),
 }
 """Rule, the values that it needs, and the judgement; what may explain the rest comes first."""

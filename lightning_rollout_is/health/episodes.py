@@ -67,6 +67,11 @@ class Episodes:
         """The step since which a rule that holds does so without a break."""
         return self._open[rule].since
 
+    @property
+    def open(self) -> dict[str, int]:
+        """The rules that have been told of and are not over, and the first step of each episode."""
+        return {rule: episode.first for rule, episode in self._open.items() if episode.begun}
+
     def state_dict(self) -> dict[str, dict[str, int]]:
         """The open episodes, as plain numbers."""
         return {rule: asdict(episode) for rule, episode in self._open.items()}

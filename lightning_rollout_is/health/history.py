@@ -69,6 +69,11 @@ class HealthHistory:
                 self.begun.append(findings[-1])
         return findings
 
+    @property
+    def open(self) -> dict[str, int]:
+        """Rules whose episode is not over, and the step at which it began; some may not hold at the last point."""
+        return self._episodes.open
+
     def _end(self, rule: str) -> None:
         first = self._episodes.fails(rule)
         if first is not None:

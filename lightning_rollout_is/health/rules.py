@@ -14,14 +14,16 @@ LARGEST = {
     "veto_fraction": 1.0,
     "catastrophic_fraction": 1.0,
     "masked_fraction": 1.0,
+    "confident_disagreement": 1.0,
     "eff_sample_size": 1.0,
+    "applied_eff_sample_size": 1.0,
     "falling_eff_sample_size": 1.0,
     "saturation": 20.0,
 }
 """What a threshold can be at most for its rule to mean anything; the others are finite."""
 COUNTS = frozenset({"unchanged", "window", "patience", "recovery"})
 """Fields that count points; of these, ``unchanged`` alone is a rule."""
-ALWAYS = frozenset({"window", "patience", "recovery", "shift_floor", "jump_floor"})
+ALWAYS = frozenset({"window", "patience", "recovery", "shift_floor", "jump_floor", "position_floor"})
 """Fields that are no rule of their own, and have to be there."""
 
 
@@ -42,6 +44,14 @@ class Rules:
             never under ``4 lower upper / (lower + upper)^2``, which for bounds of 0.5 and 2 is 0.64.
         std: Holds if the standard deviation of the clamped weights is above; it is never over ``(upper - lower) / 2``.
         kl: Holds if the KL is beyond, either way.
+        confident_disagreement: Holds if on more than this fraction of the tokens the engine was sure (a probability of
+            a half or more) and the trainer is more than 2 nats less so.
+        growing_with_position: Holds if the mean of the log ratios' sizes is in the last third of the responses more
+            than this many times what it is in the first, and beyond ``position_floor``.
+        chi2_token: Holds if the chi-square divergence of the raw token weights is above.
+        applied_eff_sample_size: Holds if the effective sample size of the weights that multiply the loss is below. A
+            weight near 0 and one that bounds or veto have made 0 counts as what it is, which ``eff_sample_size`` does
+            not see.
         veto_fraction: Holds if more than this fraction of the sequences is vetoed.
         catastrophic_fraction: Holds if more than this fraction of the tokens is under the veto threshold.
         masked_fraction: Holds if the bounds mask more than this fraction of the tokens.
@@ -50,6 +60,8 @@ class Rules:
         jump: Holds if K3 is more than this many times its running median, and beyond ``jump_floor``.
         shift_floor: KL, nats, up to which ``constant_shift`` and ``negative_kl`` say nothing.
         jump_floor: K3, nats, up to which ``jump`` says nothing.
+        position_floor: Mean size of a log ratio, nats, up to which ``growing_with_position`` says nothing. Normally
+            distributed log ratios of 0.025 have the K3 of 5e-4 up to which a run is healthy.
         window: Points over which ``falling_eff_sample_size`` and ``jump`` look back, 4 or more.
         patience: Points in a row for which a rule must hold before its episode begins.
         recovery: Points in a row for which it must not hold before the episode ends.
@@ -73,6 +85,10 @@ class Rules:
     eff_sample_size: float | None = 0.3
     std: float | None = 1.0
     kl: float | None = 0.1
+    confident_disagreement: float | None = 2e-3
+    growing_with_position: float | None = 3.0
+    chi2_token: float | None = 1.0
+    applied_eff_sample_size: float | None = 0.3
     veto_fraction: float | None = 0.1
     catastrophic_fraction: float | None = 0.01
     masked_fraction: float | None = 0.3
@@ -80,6 +96,7 @@ class Rules:
     jump: float | None = 10.0
     shift_floor: float = 0.01
     jump_floor: float = 0.01
+    position_floor: float = 0.025
     window: int = 40
     patience: int = 1
     recovery: int = 10

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,9 +16,12 @@ from lightning_rollout_is.functional.layout import accumulation_dtype
 from lightning_rollout_is.functional.statistics import Statistic
 from lightning_rollout_is.functional.weights import ImportanceWeights
 from lightning_rollout_is.metrics.compiled import compiled_measure
-from lightning_rollout_is.metrics.measure import Measured, measure
+from lightning_rollout_is.metrics.group_ids import GroupNames
+from lightning_rollout_is.metrics.measure import Measured, completed, measure
 from lightning_rollout_is.metrics.packed import Packing
 from lightning_rollout_is.types import CuSeqlens, TokenFloat, TokenMask
+
+Groups = Sequence[str] | Tensor
 
 
 class PackedMetric(Metric):
@@ -28,6 +31,7 @@ class PackedMetric(Metric):
         config: Settings with a threshold, or an ``algorithm`` mapping that holds them.
         statistics: What to accumulate.
         compile: Compile weights and statistics into one kernel with ``torch.compile``, at the first batch.
+        groups: Names of the groups that the statistics keep apart, if one of them does.
         kwargs: As for any ``torchmetrics.Metric`` (``process_group``, ``sync_on_compute``, ...).
 
     Raises:
@@ -44,6 +48,7 @@ class PackedMetric(Metric):
         config: RolloutISConfig | Mapping[Any, Any],
         statistics: tuple[Statistic, ...],
         compile: bool = False,
+        groups: GroupNames | None = None,
         **kwargs: Any,
     ) -> None:
         # A configuration file may spell every argument out as null.
@@ -51,6 +56,7 @@ class PackedMetric(Metric):
         super().__init__(**kwargs)
         self.config = RolloutISConfig.of(config)
         self.compiled = compile
+        self.group_names = groups or GroupNames(())
         self.packing = Packing(statistics, _settings(self.config))
         self.add_state("packed", self.packing.empty(), dist_reduce_fx=self.packing.merge)
 
@@ -60,6 +66,7 @@ class PackedMetric(Metric):
         rollout_log_prob: TokenFloat,
         response_mask: TokenMask,
         cu_seqlens: CuSeqlens | None = None,
+        groups: Groups | None = None,
         *,
         weights: ImportanceWeights | Measured | None = None,
     ) -> None:
@@ -70,6 +77,8 @@ class PackedMetric(Metric):
             rollout_log_prob: Rollout log-prob of the same token.
             response_mask: 1 on tokens that the policy generated, 0 elsewhere.
             cu_seqlens: Sequence boundaries of packed tokens.
+            groups: Which of the declared groups each sequence belongs to: a list of names, or an integer tensor of
+                their numbers, (sequences,), or one number for each token; -1 for none.
             weights: What :func:`importance_weights` or :meth:`measure` gave for the same tensors under the same
                 settings, if that exists already.
 
@@ -81,10 +90,15 @@ class PackedMetric(Metric):
             raise TorchMetricsUserError(
                 f"{type(self).__name__} holds the data of all ranks since sync(); call unsync() before update()"
             )
+        batch = old_log_prob, rollout_log_prob, response_mask
         if weights is None:
-            weights = self.measure(old_log_prob, rollout_log_prob, response_mask, cu_seqlens)
-        batch = weights.packed if isinstance(weights, Measured) else self.packing.pack(weights)
-        self.packed = self.packing.add(self.packed.to(batch.device), batch)
+            weights = self.measure(*batch, cu_seqlens, groups)
+        elif isinstance(weights, ImportanceWeights):
+            ids = self.group_names.ids_of(groups, weights.weight.device)
+            weights = Measured(
+                weights.weight, self.packing.pack(completed(self.config, self.packing, weights, batch, ids))
+            )
+        self.packed = self.packing.add(self.packed.to(weights.packed.device), weights.packed)
 
     def measure(
         self,
@@ -92,9 +106,11 @@ class PackedMetric(Metric):
         rollout_log_prob: TokenFloat,
         response_mask: TokenMask,
         cu_seqlens: CuSeqlens | None = None,
+        groups: Groups | None = None,
     ) -> Measured:
         """The weights of a batch and what it would add, for :meth:`update`, which has the same arguments."""
-        batch = old_log_prob, rollout_log_prob, response_mask, cu_seqlens
+        ids = self.group_names.ids_of(groups, old_log_prob.device)
+        batch = old_log_prob, rollout_log_prob, response_mask, cu_seqlens, ids
         if self.compiled and not torch.compiler.is_compiling():
             return compiled_measure(self.config, self.packing)(*batch)
         return measure(self.config, self.packing, *batch)
@@ -105,6 +121,7 @@ class PackedMetric(Metric):
         rollout_log_prob: TokenFloat,
         response_mask: TokenMask,
         cu_seqlens: CuSeqlens | None = None,
+        groups: Groups | None = None,
     ) -> TokenFloat:
         """Add a batch, and give the weights that multiply its loss: in [0, upper], its shape, without gradient.
 
@@ -114,8 +131,9 @@ class PackedMetric(Metric):
             >>> metrics.weigh(torch.tensor([[-1.0, -1.0]]), torch.tensor([[-1.5, -3.0]]), torch.ones(1, 2))
             tensor([[1.6487, 2.0000]])
         """
-        measured = self.measure(old_log_prob, rollout_log_prob, response_mask, cu_seqlens)
-        self.update(old_log_prob, rollout_log_prob, response_mask, cu_seqlens, weights=measured)
+        batch = old_log_prob, rollout_log_prob, response_mask, cu_seqlens, groups
+        measured = self.measure(*batch)
+        self.update(*batch, weights=measured)
         return measured.weight
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:

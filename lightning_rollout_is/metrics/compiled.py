@@ -25,15 +25,23 @@ class CompiledMeasure:
         self._compiled: Callable[..., Measured] | None = None
         self._broken = False
 
-    def __call__(self, old: Tensor, rollout: Tensor, mask: Tensor, cu_seqlens: Tensor | None = None) -> Measured:
+    def __call__(
+        self,
+        old: Tensor,
+        rollout: Tensor,
+        mask: Tensor,
+        cu_seqlens: Tensor | None = None,
+        groups: Tensor | None = None,
+    ) -> Measured:
         """As :func:`measure`."""
+        batch = old, rollout, mask, cu_seqlens, groups
         if self._broken:
-            return self._eager(old, rollout, mask, cu_seqlens)
+            return self._eager(*batch)
         try:
-            return self._run(old, rollout, mask, cu_seqlens)
+            return self._run(*batch)
         except Exception as error:
             # What is refused here as well is the caller's fault, and all else the compiler's.
-            measured = self._eager(old, rollout, mask, cu_seqlens)
+            measured = self._eager(*batch)
             self._broken = True
             reason = (str(error).strip() or "no reason given").splitlines()[0]
             rank_zero_warn(
@@ -43,22 +51,31 @@ class CompiledMeasure:
             )
             return measured
 
-    def _run(self, old: Tensor, rollout: Tensor, mask: Tensor, cu_seqlens: Tensor | None) -> Measured:
+    def _run(
+        self, old: Tensor, rollout: Tensor, mask: Tensor, cu_seqlens: Tensor | None, groups: Tensor | None
+    ) -> Measured:
         if self._compiled is None:
             self._compiled = torch.compile(self._of_bytes, fullgraph=True, options=_options())
         is_bool = mask.dtype == torch.bool
-        tensors = [old.detach(), rollout.detach(), (mask.view(torch.int8) if is_bool else mask).detach()]
-        boundaries = None if cu_seqlens is None else cu_seqlens.detach()
-        for tensor in tensors if boundaries is None else [*tensors, boundaries]:
-            # Not `dynamic=True`, which makes a changeable argument of every threshold as well.
-            torch._dynamo.maybe_mark_dynamic(tensor, list(range(tensor.ndim)))
-        return self._compiled(*tensors, boundaries, is_bool)
+        batch = old, rollout, mask.view(torch.int8) if is_bool else mask, cu_seqlens, groups
+        tensors = [None if tensor is None else tensor.detach() for tensor in batch]
+        for tensor in tensors:
+            if tensor is not None:
+                # Not `dynamic=True`, which makes a changeable argument of every threshold as well.
+                torch._dynamo.maybe_mark_dynamic(tensor, list(range(tensor.ndim)))
+        return self._compiled(*tensors, is_bool)
 
     def _of_bytes(
-        self, old: Tensor, rollout: Tensor, mask: Tensor, cu_seqlens: Tensor | None, is_bool: bool
+        self,
+        old: Tensor,
+        rollout: Tensor,
+        mask: Tensor,
+        cu_seqlens: Tensor | None,
+        groups: Tensor | None,
+        is_bool: bool,
     ) -> Measured:
         # The C++ that is made for a CPU reads a bool mask element by element, and int8 sixteen at a time.
-        return self._eager(old, rollout, mask.to(torch.int32) != 0 if is_bool else mask, cu_seqlens)
+        return self._eager(old, rollout, mask.to(torch.int32) != 0 if is_bool else mask, cu_seqlens, groups)
 
 
 @functools.lru_cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -11,7 +11,10 @@ from lightning_rollout_is.config import RolloutISConfig
 from lightning_rollout_is.functional import statistics
 from lightning_rollout_is.functional.statistics import Statistic
 from lightning_rollout_is.functional.statistics.faults import FaultMaxima
+from lightning_rollout_is.functional.statistics.histogram import Histogram
 from lightning_rollout_is.metrics.base import PackedMetric
+from lightning_rollout_is.metrics.group_ids import GroupNames
+from lightning_rollout_is.metrics.plot import plot_grades
 
 
 class RolloutISMetrics(PackedMetric):
@@ -23,12 +26,17 @@ class RolloutISMetrics(PackedMetric):
     Args:
         config: A :class:`RolloutISConfig` with a threshold, or an ``algorithm`` mapping.
         prefix: Put before each name.
+        details: Add what the specification does not ask for, at the price of a second pass over the tokens: the
+            weights as applied, chi-square, differences of probabilities, standard errors, quantiles of the log ratio,
+            its profile along the response, and two histograms.
+        groups: Names of parts of the data (environments, data sources, turns) whose core values are computed as well.
         kwargs: ``compile``, to make weights and statistics one kernel at the first batch, and what any
             ``torchmetrics.Metric`` takes.
 
     Returns:
         ``compute()`` gives a dict of float64 scalars, the same keys on every rank and step, NaN where undefined:
-        27 values of the specification (29 in mode ``"mask"``) and ``rollout_is_missing_fraction``.
+        27 values of the specification (29 in mode ``"mask"``) and ``rollout_is_missing_fraction``; 34 more with
+        ``details``, and with groups 5 for each and ``rollout_is_ungrouped_fraction``.
 
     Raises:
         ValueError: The threshold is null.
@@ -45,10 +53,16 @@ class RolloutISMetrics(PackedMetric):
     """:class:`FaultMaxima` of all ranks as of the last ``compute()``, which is what told this rank of the others'."""
 
     def __init__(
-        self, config: RolloutISConfig | Mapping[Any, Any], prefix: str = "mismatch/", **torchmetrics_kwargs: Any
+        self,
+        config: RolloutISConfig | Mapping[Any, Any],
+        prefix: str = "mismatch/",
+        details: bool = False,
+        groups: Sequence[str] = (),
+        **torchmetrics_kwargs: Any,
     ) -> None:
-        config = RolloutISConfig.of(config)
-        super().__init__(config, _statistics_of(config), **torchmetrics_kwargs)
+        config, names = RolloutISConfig.of(config), GroupNames(groups)
+        chosen = _statistics_of(config, details, names.names)
+        super().__init__(config, chosen, groups=names, **torchmetrics_kwargs)
         self.prefix = prefix
         self.faults = self.faults_of(self.packed)
         self._merged: tuple[Tensor, Tensor] | None = None
@@ -58,6 +72,34 @@ class RolloutISMetrics(PackedMetric):
         # Once this returns, torchmetrics has put the vector of this rank alone back into its place.
         self.faults = self.faults_of(self.packed)
         return self.named(self.packed)
+
+    def plot(
+        self, val: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]] | None = None, ax: Any = None
+    ) -> tuple[Any, Any]:
+        """Draw how the statistics that matter read: a row for each, a column for each step, green, amber or red.
+
+        The values at the right are the last ones. For curves, see :func:`~lightning_rollout_is.plot_rollout_is`.
+
+        Args:
+            val: What ``compute()`` or ``forward()`` gave, or a sequence of such; ``None`` computes one, on every rank.
+            ax: A matplotlib ``Axes`` to draw into.
+
+        Returns:
+            The matplotlib ``Figure`` and ``Axes``.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+            ValueError: There is no finite value.
+
+        Example:
+            >>> import torch
+            >>> metrics = RolloutISMetrics(RolloutISConfig(rollout_is_threshold=2.0))
+            >>> metrics.update(torch.tensor([[-1.0, -2.0]]), torch.tensor([[-1.5, -2.5]]), torch.tensor([[1, 1]]))
+            >>> figure, axes = metrics.plot()
+            >>> axes.get_yticklabels()[0].get_text()
+            'K3, nats a token'
+        """
+        return plot_grades(self.compute() if val is None else val, self.prefix, ax)
 
     def merged(self) -> Tensor:
         """The packed vector of all ranks, on the device; on several ranks, call it on all of them.
@@ -79,6 +121,22 @@ class RolloutISMetrics(PackedMetric):
     def named(self, vector: Tensor) -> dict[str, Tensor]:
         """Every value of a packed vector under its prefixed name, on the device of the vector."""
         return {f"{self.prefix}{name}": value for name, value in self.packing.compute(vector).items()}
+
+    def histograms_of(self, vector: Tensor) -> dict[str, Histogram]:
+        """Distributions over valid tokens by prefixed name: of log ratios, and of applied weights.
+
+        Args:
+            vector: A packed vector on the host.
+
+        Returns:
+            Empty without ``details``.
+        """
+        found = {}
+        for name, (statistic, edges) in statistics.HISTOGRAMS.items():
+            if statistic in self.packing.statistics:
+                counts = vector[self.packing.sums_of(statistic)]
+                found[f"{self.prefix}{name}"] = Histogram(edges, counts.tolist())
+        return found
 
     def faults_of(self, vector: Tensor) -> Tensor:
         """The :class:`FaultMaxima` of a packed vector."""
@@ -105,6 +163,8 @@ class RolloutISMetrics(PackedMetric):
         return self.packing.maxima_of(statistics.FAULTS)
 
 
-def _statistics_of(config: RolloutISConfig) -> tuple[Statistic, ...]:
+def _statistics_of(config: RolloutISConfig, details: bool, groups: tuple[str, ...]) -> tuple[Statistic, ...]:
     masks = config.rollout_is_mode == "mask"
-    return tuple(statistic for statistic in statistics.ALL if masks or statistic is not statistics.MASKING)
+    chosen = tuple(statistic for statistic in statistics.ALL if masks or statistic is not statistics.MASKING)
+    extra = statistics.DETAILS if details else ()
+    return (*chosen, *extra, *([statistics.groups_named(groups)] if groups else []))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor
@@ -11,6 +11,7 @@ from lightning_rollout_is.config import RolloutISConfig
 from lightning_rollout_is.functional import statistics
 from lightning_rollout_is.functional.statistics import Statistic
 from lightning_rollout_is.metrics.base import PackedMetric
+from lightning_rollout_is.metrics.plot import plot_line
 
 
 class SingleMetric(PackedMetric):
@@ -28,6 +29,28 @@ class SingleMetric(PackedMetric):
     def compute(self) -> Tensor:
         """The value; on several ranks, call it on all of them."""
         return self.values()[self.value]
+
+    def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any = None) -> tuple[Any, Any]:
+        """Draw a value, or one a step, over its healthy range; as for any ``torchmetrics.Metric``.
+
+        Args:
+            val: What ``compute()`` or ``forward()`` gave, or a sequence of such; ``None`` computes one, on every rank.
+            ax: A matplotlib ``Axes`` to draw into.
+
+        Returns:
+            The matplotlib ``Figure`` and ``Axes``.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+
+        Example:
+            >>> import torch
+            >>> metric = EffectiveSampleSize({"rollout_is_threshold": 2.0})
+            >>> figure, axes = metric.plot([torch.tensor(0.9), torch.tensor(0.4)])
+            >>> axes.get_legend_handles_labels()[1]
+            ['healthy: 0.5 or more']
+        """
+        return plot_line(self, self.value, val, ax)
 
 
 class ImportanceWeightMean(SingleMetric):
@@ -68,6 +91,8 @@ class EffectiveSampleSize(SingleMetric):
     statistic = statistics.WEIGHT
     value = "rollout_is_eff_sample_size"
     higher_is_better = True
+    plot_lower_bound = 0.0
+    plot_upper_bound = 1.0
 
 
 class VetoFraction(SingleMetric):
@@ -76,6 +101,7 @@ class VetoFraction(SingleMetric):
     statistic = statistics.VETO
     value = "rollout_is_veto_fraction"
     higher_is_better = False
+    plot_lower_bound = 0.0
 
 
 class CatastrophicTokenFraction(SingleMetric):
@@ -84,6 +110,7 @@ class CatastrophicTokenFraction(SingleMetric):
     statistic = statistics.VETO
     value = "rollout_is_catastrophic_token_fraction"
     higher_is_better = False
+    plot_lower_bound = 0.0
 
 
 class PerplexityRatio(SingleMetric):
@@ -99,6 +126,7 @@ class MissingFraction(SingleMetric):
     statistic = statistics.MISSING
     value = "rollout_is_missing_fraction"
     higher_is_better = False
+    plot_lower_bound = 0.0
 
 
 class RolloutKL(SingleMetric):
@@ -139,6 +167,7 @@ class MaskedFraction(SingleMetric):
     statistic = statistics.MASKING
     value = "rollout_is_masked_fraction"
     higher_is_better = False
+    plot_lower_bound = 0.0
 
     def __init__(self, config: RolloutISConfig | Mapping[Any, Any], **torchmetrics_kwargs: Any) -> None:
         config = RolloutISConfig.of(config)

@@ -1,13 +1,19 @@
-"""What a run did, read back from the event file that it wrote."""
+"""What a run did and what to think of it, read back from the event file that it wrote."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lightning_rollout_is.engines.optional import require
+from lightning_rollout_is.report.page import Judged
+from lightning_rollout_is.report.runs import read_run
+from lightning_rollout_is.report.terminal import print_verdict
+from lightning_rollout_is.report.verdict import judge
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 ROWS = {
@@ -55,3 +61,19 @@ def summary_table(history: Mapping[str, Sequence[float]], window: int = 5) -> Ta
     for label, name in ROWS.items():
         table.add_row(label, *first_and_last(history.get(name, ()), window))
     return table
+
+
+def tell_verdict(log_dir: str | Path, name: str, console: Console) -> None:
+    """Say in plain words what is wrong with a run, since when, and what to set; or that nothing is.
+
+    Args:
+        log_dir: A logger's ``log_dir``.
+        name: What to call the run.
+        console: Of rich.
+
+    Raises:
+        UnreadableError: The folder holds none of this package's statistics.
+        FileNotFoundError: The folder has no event file.
+    """
+    run = read_run(Path(log_dir), name)
+    print_verdict(console, Judged(run, judge(run)))

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from lightning_rollout_is.report.page import Judged, gravest_first, page
+from lightning_rollout_is.report.progress import reading
 from lightning_rollout_is.report.runs import Run, UnreadableError, folders_of_runs, names_of, read_run
 from lightning_rollout_is.report.terminal import write_summary
 from lightning_rollout_is.report.verdict import judge
@@ -77,12 +78,14 @@ def _read(log_dirs: Sequence[Path], prefix: str | None) -> tuple[list[Run], list
     folders: dict[Path, Path] = {}
     for log_dir in log_dirs:
         folders.update({folder.resolve(): folder for folder in _found(log_dir, unread)})
-    for folder, name in zip(folders.values(), names_of(list(folders.values())), strict=True):
-        sys.stderr.write(f"reading {folder}\n")
-        try:
-            runs.append(read_run(folder, name, prefix))
-        except (UnreadableError, OSError) as error:
-            unread.append(str(error))
+    found = list(folders.values())
+    with reading(found, sys.stderr) as start:
+        for folder, name in zip(found, names_of(found), strict=True):
+            advance = start(folder)
+            try:
+                runs.append(read_run(folder, name, prefix, advance))
+            except (UnreadableError, OSError) as error:
+                unread.append(str(error))
     return runs, unread
 
 

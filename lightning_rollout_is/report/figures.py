@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from lightning_rollout_is.event_files import Curve
-from lightning_rollout_is.plots import PANELS, Panel, draw_panel
+from lightning_rollout_is.plots.style import Plot
 from lightning_rollout_is.report.runs import Run
 
 if TYPE_CHECKING:
@@ -26,28 +26,32 @@ class Picture(NamedTuple):
     svg: str
 
 
-def pictures(runs: Sequence[Run]) -> list[Picture]:
-    """One plot for each panel that any run has a curve for, all runs in each.
+def pictures(runs: Sequence[Run], plots: Iterable[Plot]) -> list[Picture]:
+    """One picture for each plot that any run has recorded something for, all runs in each.
+
+    Args:
+        runs: In the order of their colours.
+        plots: Those that are wanted.
 
     Raises:
         ImportError: matplotlib is not installed.
     """
     curves = {run.name: run.mismatch for run in runs}
-    wanted = [panel for panel in PANELS if any(name in of_run for of_run in curves.values() for name in panel.curves)]
-    return [Picture(panel.title, _drawn(panel, curves)) for panel in wanted]
+    wanted = [plot for plot in plots if any(map(plot.recorded, curves.values()))]
+    return [Picture(plot.title, _drawn(plot, curves)) for plot in wanted]
 
 
-def _drawn(panel: Panel, runs: dict[str, dict[str, Curve]]) -> str:
+def _drawn(plot: Plot, runs: dict[str, dict[str, Curve]]) -> str:
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("figures need matplotlib: pip install 'lightning-rollout-is[plots]'") from error
     # Text stays text, which the browser sets, and the same run gives the same page.
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": panel.title, "font.size": 10.5}):
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": plot.title, "font.size": 10.5}):
         figure = Figure(figsize=(4.5, 3.0), layout="constrained")
         axes = figure.add_subplot()
-        draw_panel(axes, panel, runs)
+        plot.draw(axes, runs)
         _ink(axes)
         svg = io.StringIO()
         figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None})

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import NamedTuple
 
 from lightning_rollout_is.healthy_ranges import RANGES
-from lightning_rollout_is.plots import COLORS
+from lightning_rollout_is.plots import COLORS, DETAILS, PANELS
+from lightning_rollout_is.plots.style import Plot
 from lightning_rollout_is.report.configuration import differences, setting
 from lightning_rollout_is.report.figures import Picture, pictures
 from lightning_rollout_is.report.problem import Verdict
@@ -18,7 +19,7 @@ from lightning_rollout_is.report.values import Cell, all_values, summary, tellin
 MARKS = {"healthy": "✓", "watch": "!", "unhealthy": "✕"}
 """Told apart without colour."""
 SETTING = re.compile(
-    r"([a-z_]+(?:\.[a-z_]+)+(?:: (?:true|false|null|[a-z_]+(?=[\s,;)]|$)|[0-9.e-]*[0-9]))?|[a-z_]+=[a-z_0-9]+)"
+    r"([a-z_]+(?:\.[a-z_]+)+(?:: (?:true|false|null|[a-z_]+[0-9]*(?=[\s,;)]|$)|[0-9.e-]*[0-9]))?|[a-z_]+=[a-z_0-9]+)"
 )
 """A key of the configuration, with its value where one is named."""
 GRAVITY = ("unhealthy", "watch", "healthy")
@@ -65,7 +66,8 @@ def page(judged: Sequence[Judged], unread: Sequence[str], version: str) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(resources.files(__package__).joinpath("page.html.jinja").read_text("utf-8"))
     runs = [one.run for one in judged]
-    drawn, without_pictures = _pictures_or_reason(runs)
+    drawn, without_pictures = _pictures_or_reason(runs, PANELS)
+    details, _ = _pictures_or_reason(runs, DETAILS)
     return template.render(
         judged=judged,
         pieces=pieces,
@@ -77,6 +79,7 @@ def page(judged: Sequence[Judged], unread: Sequence[str], version: str) -> str:
         telling=telling_values(runs),
         differences=differences([run.configuration for run in runs]),
         pictures=drawn,
+        details=details,
         without_pictures=without_pictures,
         values=[all_values(run) for run in runs],
         unread=unread,
@@ -109,8 +112,8 @@ def pieces(text: str) -> list[tuple[str, bool]]:
     return [(piece, place % 2 == 1) for place, piece in enumerate(split) if piece]
 
 
-def _pictures_or_reason(runs: Sequence[Run]) -> tuple[list[Picture], str]:
+def _pictures_or_reason(runs: Sequence[Run], plots: Iterable[Plot]) -> tuple[list[Picture], str]:
     try:
-        return pictures(runs), ""
+        return pictures(runs, plots), ""
     except ImportError as error:
         return [], str(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,18 +67,19 @@ def folders_of_runs(log_dir: Path) -> list[Path]:
     return folders
 
 
-def read_run(folder: Path, name: str, prefix: str | None = None) -> Run:
+def read_run(folder: Path, name: str, prefix: str | None = None, advance: Callable[[int], None] | None = None) -> Run:
     """Read one folder of event files.
 
     Args:
         folder: It holds event files.
         name: What to call the run.
         prefix: What the names of the statistics begin with; ``None`` finds out.
+        advance: Called now and then with the number of bytes that were read since the last call.
 
     Raises:
         UnreadableError: It holds none of this package's statistics.
     """
-    log = read_event_log(folder)
+    log = read_event_log(folder, advance)
     found = prefixes(log.curves) if prefix is None else [prefix]
     settings, notes = read_configuration(folder, log.hyperparameters)
     notes = [*log.notes, *notes]

@@ -32,7 +32,7 @@ def write_summary(judged: Sequence[Judged], stream: IO[str]) -> None:
         # A pipe has no width; 80 columns would break the table of two runs.
         console = Console(file=stream, width=None if stream.isatty() else 160)
         for one in judged:
-            _print_verdict(console, one)
+            print_verdict(console, one)
         console.print(_table(judged))
 
 
@@ -53,7 +53,13 @@ def plain_summary(judged: Sequence[Judged]) -> str:
     return out.getvalue()
 
 
-def _print_verdict(console: Console, one: Judged) -> None:
+def print_verdict(console: Console, one: Judged) -> None:
+    """Print what to think of a run: what is wrong, since when, and what to do.
+
+    Args:
+        console: Of rich.
+        one: The run, judged.
+    """
     from rich.text import Text
 
     grade = one.verdict.grade
@@ -66,6 +72,8 @@ def _lines(one: Judged) -> Iterator[str]:
     yield one.verdict.headline()
     if one.verdict.problems:
         yield one.verdict.problems[0].numbers
+        if one.verdict.problems[0].causes:
+            yield f"Likely cause: {one.verdict.problems[0].causes[0]}"
         yield f"What to do: {one.verdict.problems[0].remedy}"
     if len(one.verdict.problems) > 1:
         yield f"and {len(one.verdict.problems) - 1} more, on the page"

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from lightning_rollout_is.event_files import Curve, finite_points
 from lightning_rollout_is.health import Finding, HealthHistory, Rules
+from lightning_rollout_is.health.advice import ADVICE
+from lightning_rollout_is.health.history import ORDER
 from lightning_rollout_is.healthy_ranges import RANGES, HealthyRange
 from lightning_rollout_is.report.problem import Problem, Verdict
 from lightning_rollout_is.report.runs import Run
@@ -16,24 +18,41 @@ LASTING_SHARE = 0.1
 """What holds at fewer points than that, and has ended, is an incident and not the state of a run."""
 RECENT = 10
 """Points at the end whose median is where a run has got to."""
+GAP = 3
+"""Points without it after which a rule that comes and goes counts as over."""
+
+RULE_OF = {
+    "mismatch_k3_kl": "kl",
+    "mismatch_kl": "kl",
+    "rollout_is_eff_sample_size": "eff_sample_size",
+    "rollout_is_applied_eff_sample_size": "applied_eff_sample_size",
+    "rollout_is_std": "std",
+    "rollout_is_veto_fraction": "veto_fraction",
+    "rollout_is_masked_fraction": "masked_fraction",
+    "rollout_is_missing_fraction": "missing_fraction",
+    "mismatch_confident_disagreement_fraction": "confident_disagreement",
+}
+"""Whose causes are those of a value that is not healthy yet breaks no rule."""
 
 
 def judge(run: Run, rules: Rules | None = None) -> Verdict:
     """Replay a run through the rules of health, and look for values outside their healthy ranges.
 
-    A run is unhealthy if a rule holds at its end, or held at a tenth of its points; it is to be watched if a rule held
-    at some point, or a value is outside its healthy range that often or at the end; otherwise it is healthy.
+    A run is unhealthy if a rule holds at its end (at the last point, or at half of the last ten), or held at a tenth of
+    its points; it is to be watched if a rule held at some point, or a value is outside its healthy range that often or
+    at the end; otherwise it is healthy.
 
     Args:
         run: From its event files.
         rules: Thresholds; ``None`` for the default ones.
     """
     found = list(_from_rules(run, rules or Rules()))
-    known = {problem.metric for problem in found}
-    for metric, curve in run.mismatch.items():
+    # The groups of a statistic come after the whole: what is wrong with all of it is not told of each part.
+    for metric, curve in sorted(run.mismatch.items(), key=lambda named: "/" in named[0]):
         found += _not_finite(metric, curve)
-        if metric in RANGES and metric not in known:
-            found += _outside(metric, finite_points(curve), RANGES[metric])
+        whole = metric.partition("/")[0]
+        if whole in RANGES and whole not in {problem.metric for problem in found}:
+            found += _outside(metric, finite_points(curve), RANGES[whole])
     found.sort(key=lambda problem: (problem.grade != "unhealthy", not problem.lasting))
     return Verdict(found[0].grade if found else "healthy", tuple(found))
 
@@ -62,34 +81,38 @@ class _Held:
 
     first: Finding
     worst: Finding
-    points: int = 0
+    places: list[int]
+    """At which of the points it held, in order."""
 
-    def add(self, finding: Finding) -> None:
-        self.points += 1
+    def add(self, finding: Finding, place: int) -> None:
+        self.places.append(place)
         if abs(finding.value - finding.threshold) > abs(self.worst.value - self.worst.threshold):
             self.worst = finding
+
+    def lasts(self, total: int) -> bool:
+        """Whether it holds at the last of so many points, or comes and goes: a point without it is not its end."""
+        recent = sum(place >= total - RECENT for place in self.places)
+        comes_and_goes = 2 * recent >= min(RECENT, total) and self.places[-1] >= total - GAP
+        return self.places[-1] == total - 1 or comes_and_goes
 
 
 def _from_rules(run: Run, rules: Rules) -> Iterator[Problem]:
     history, total = HealthHistory(rules, run.prefix), 0
     held: dict[str, _Held] = {}
-    holding: list[Finding] = []
     curves = {run.prefix + name: finite_points(curve) for name, curve in run.mismatch.items()}
-    for step, scalars in points_of(curves):
-        holding = history.observe(step, scalars)
-        total += 1
-        for finding in holding:
-            held.setdefault(finding.rule, _Held(finding, finding)).add(finding)
-    # The history puts what may explain the rest first.
-    since = {finding.rule: finding.since for finding in holding}
-    for rule in [*since, *(rule for rule in held if rule not in since)]:
-        known, share = held[rule], held[rule].points / total
+    for total, (step, scalars) in enumerate(points_of(curves), start=1):
+        for finding in history.observe(step, scalars):
+            held.setdefault(finding.rule, _Held(finding, finding, [])).add(finding, total - 1)
+    lasting = {rule for rule, known in held.items() if known.lasts(total)}
+    for rule in sorted(held, key=lambda rule: (rule not in lasting, ORDER.index(rule))):
+        known, share = held[rule], len(held[rule].places) / total
+        first = known.first.since
         yield Problem(
-            grade="unhealthy" if rule in since or share >= LASTING_SHARE else "watch",
-            metric=known.first.metric.removeprefix(run.prefix),
-            first=known.first.since,
-            since=since.get(rule, known.first.since),
-            lasting=rule in since,
+            grade="unhealthy" if rule in lasting or share >= LASTING_SHARE else "watch",
+            metric=known.worst.metric.removeprefix(run.prefix),
+            first=first,
+            since=history.open.get(rule, first) if rule in lasting else first,
+            lasting=rule in lasting,
             share=share,
             message=known.worst.message,
             numbers=f"{known.worst.metric} {known.worst.value:.3g} at worst, threshold {known.worst.threshold:.3g}",
@@ -107,8 +130,11 @@ def _outside(metric: str, curve: Curve, healthy: HealthyRange) -> Iterator[Probl
     lasting = healthy.grade(typical) != "healthy"
     if lasting or share >= LASTING_SHARE:
         worst = max(curve.values, key=healthy.distance)
+        whole, _, group = metric.partition("/")
+        message = f"in the group {group}, {healthy.meaning}" if group else healthy.meaning
         numbers = f"{healthy.label}: {typical:.3g} at the end, {worst:.3g} at worst; healthy: {healthy.limits()}"
-        yield Problem("watch", metric, out[0], out[0], lasting, share, healthy.meaning, numbers, (), healthy.remedy)
+        causes = ADVICE[RULE_OF[whole]].causes if whole in RULE_OF else ()
+        yield Problem("watch", metric, out[0], out[0], lasting, share, message, numbers, causes, healthy.remedy)
 
 
 def _not_finite(metric: str, curve: Curve) -> Iterator[Problem]:

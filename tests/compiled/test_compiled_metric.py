@@ -47,6 +47,24 @@ def test_machine_code_measures_as_eager_mode_does_for_any_shape() -> None:
     assert graphs() == 1
 
 
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_machine_code_measures_details_and_groups_as_eager_mode_does(level: str) -> None:
+    settings = config_of(TOKEN | {"level": level})
+    fast, plain = (
+        RolloutISMetrics(settings, details=True, groups=["math", "code"], compile=compile) for compile in (True, False)
+    )
+    for rows, length in ((4, 30), (5, 90), (33, 12)):
+        tensors = random_tensors(rows, length, "right")
+        for each in (fast, plain):
+            each.weigh(*tensors[:3], groups=torch.arange(rows) % 3)
+    # A log that rounds otherwise may put a token into the next bin.
+    assert values(fast) == pytest.approx(values(plain), rel=0.2, abs=1e-9, nan_ok=True)
+    exact = {name: value for name, value in values(plain).items() if "log_ratio_p" not in name}
+    found = values(fast)
+    assert {name: found[name] for name in exact} == pytest.approx(exact, rel=1e-5, abs=1e-7, nan_ok=True)
+    assert graphs() == 1
+
+
 def test_machine_code_keeps_the_digits_of_a_small_mismatch() -> None:
     """``exp(x) - 1`` in the place of ``expm1`` would be off by half here."""
     settings: dict[str, Any] = TOKEN | {"upper": 1.5}

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from lightning_rollout_is import RolloutISMetrics
+from tests.reference.detail_oracle import details
 from tests.reference.oracle import metrics
 from tests.trainer.policy import rollout_batch
 
@@ -52,7 +53,7 @@ def floats(values):
 
 def computed(rank, group, config, shares, **kwargs):
     """All values on one rank."""
-    return floats(fed(RolloutISMetrics(config, process_group=group, **kwargs), shares[rank]).compute())
+    return floats(fed(RolloutISMetrics(config, details=True, process_group=group, **kwargs), shares[rank]).compute())
 
 
 def expected(shares, config):
@@ -61,7 +62,8 @@ def expected(shares, config):
         [row.tolist() for share in shares for one in share for row in one[key].double()]
         for key in ("old_log_prob", "rollout_log_prob", "response_mask")
     ]
-    return metrics(*rows, config.rollout_is_level, config.rollout_is_mode, config.upper, config.lower, config.veto)
+    settings = config.rollout_is_level, config.rollout_is_mode, config.upper, config.lower, config.veto
+    return metrics(*rows, *settings) | details(*rows, *settings)
 
 
 def assert_equal_one_process(found, shares, config):

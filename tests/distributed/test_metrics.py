@@ -30,10 +30,11 @@ def test_ranks_equal_one_process(ranks, name, level, world):
 def test_truncation_has_two_keys_less(ranks):
     shares, config = shares_of("uneven rows, lengths and micro-batches", 3), config_of("token", "truncate")
     found = ranks.call(computed, config, shares)
-    assert len(found[0]) == 28
+    assert len(found[0]) == 28 + 34
     assert not any("masked_fraction" in name for name in found[0])
     right = {name: value for name, value in expected(shares, config).items() if "masked_fraction" not in name}
-    assert {name.removeprefix("mismatch/"): value for name, value in found[2].items()} == pytest.approx(right, rel=1e-6)
+    defined = {name.removeprefix("mismatch/"): value for name, value in found[2].items() if not math.isnan(value)}
+    assert defined == pytest.approx(right, rel=1e-6)
 
 
 def test_the_shares_can_tell(ranks):
@@ -41,7 +42,11 @@ def test_the_shares_can_tell(ranks):
     shares, config = shares_of("uneven rows, lengths and micro-batches", 3), config_of("token")
     whole = expected(shares, config)
     alone = [expected([share], config) for share in shares]
-    for name, value in whole.items():
+    # The middle of a bin is the same for all values in it, and short responses leave tenths of the profile empty.
+    exact = [name for name in whole if "log_ratio_p" not in name and all(name in part for part in alone)]
+    assert len(exact) > 40
+    for name in exact:
+        value = whole[name]
         assert sum(part[name] for part in alone) / 3 != pytest.approx(value, rel=1e-4), name
     assert sum(share == [] for share in SHARES["a rank has no data"]) == 1
     assert not any(math.isnan(value) for value in whole.values())

@@ -119,7 +119,9 @@ def test_boundaries_that_do_not_fit_are_said_once_and_leave_out_their_points(tmp
     assert sum("cu_seqlens" in str(warning.message) for warning in caught) == 1
     written = curves(tmp_path)
     for tag in [tag for tag in written if tag.startswith("mismatch/")]:
-        assert [step for step, _ in written[tag]] == [0, 3], tag
+        steps = [step for step, _ in written[tag]]
+        # Short responses leave some tenths of the profile empty.
+        assert steps == [0, 3] or ("decile" in tag and set(steps) < {0, 3}), tag
 
 
 def refused_under_a_callback(rank, group, algorithm):

@@ -33,6 +33,18 @@ HEALTHY = {
     "mismatch_ppl_ratio": 1.005,
     "mismatch_kl": 0.005,
     "mismatch_k3_kl": 0.0053,
+    "rollout_is_applied_mean": 0.99,
+    "rollout_is_applied_eff_sample_size": 0.97,
+    "mismatch_chi2_token": 0.011,
+    "mismatch_chi2_seq": 0.2,
+    "mismatch_probs_diff_mean": 0.01,
+    "mismatch_probs_diff_max": 0.4,
+    "mismatch_kl_stderr": 0.001,
+    "rollout_is_mean_stderr": 0.001,
+    "mismatch_confident_disagreement_fraction": 0.0,
+    **{f"mismatch_abs_log_ratio_decile_{decile:02d}": 0.05 for decile in range(1, 11)},
+    **{f"mismatch_k3_kl_decile_{decile:02d}": 0.0053 for decile in range(1, 11)},
+    **{f"mismatch_log_ratio_p{percent:02d}": (percent - 50) / 250 for percent in (1, 5, 50, 95, 99)},
 }
 SAME_TENSOR = {
     **HEALTHY,
@@ -50,6 +62,11 @@ ALL_MISSING = dict.fromkeys(HEALTHY, math.nan) | {"rollout_is_missing_fraction":
 def point(base=HEALTHY, prefix="mismatch/", **changed):
     """A point in which some values differ."""
     return {prefix + name: value for name, value in {**base, **changed}.items()}
+
+
+def profile(*sizes):
+    """Mean size of the log ratio by decile of the response."""
+    return {f"mismatch_abs_log_ratio_decile_{decile:02d}": size for decile, size in enumerate(sizes, start=1)}
 
 
 def rules_of(findings):

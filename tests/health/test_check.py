@@ -10,7 +10,7 @@ import torch
 from lightning_rollout_is import RolloutISConfig
 from lightning_rollout_is.health import Rules, check
 from lightning_rollout_is.health.advice import ADVICE
-from tests.health.points import ALL_MISSING, HEALTHY, SAME_TENSOR, point, rules_of
+from tests.health.points import ALL_MISSING, HEALTHY, SAME_TENSOR, point, profile, rules_of
 from tests.health.test_rules import NO_RULE
 
 LARGEST = math.exp(20.0)
@@ -25,6 +25,9 @@ EDGES = [
     ("masked_fraction", "rollout_is_masked_fraction", 0.3, 0.3001, 0.3, {}),
     ("kl", "mismatch_kl", 0.1, 0.1001, 0.1, {"mismatch_k3_kl": 0.12}),
     ("kl", "mismatch_kl", -0.1, -0.1001, -0.1, {"mismatch_k3_kl": 0.5}),
+    ("chi2_token", "mismatch_chi2_token", 1.0, 1.0001, 1.0, {}),
+    ("confident_disagreement", "mismatch_confident_disagreement_fraction", 0.002, 0.00201, 0.002, {}),
+    ("applied_eff_sample_size", "rollout_is_applied_eff_sample_size", 0.3, 0.2999, 0.3, {}),
     ("missing_fraction", "rollout_is_missing_fraction", 1e-4, 1.01e-4, 1e-4, {}),
     ("missing_fraction", "rollout_is_missing_fraction", 0.0, 0.9999, 1e-4, {}),
     ("all_missing", "rollout_is_missing_fraction", 0.0, 1.0, 1.0, {}),
@@ -90,6 +93,52 @@ def test_all_missing_is_one_finding():
     assert rules_of(check(point(ALL_MISSING), Rules(all_missing=None))) == ["missing_fraction"]
 
 
+FLAT, STEEP = (0.05,) * 10, (0.05,) * 7 + (0.16,) * 3
+
+
+@pytest.mark.parametrize(
+    ("sizes", "grows"),
+    [
+        (FLAT, False),
+        (STEEP, True),
+        (STEEP[::-1], False),
+        ((0.05,) * 7 + (0.1499,) * 3, False),
+        ((0.05,) * 7 + (0.1501,) * 3, True),
+        ((0.05,) * 9 + (20.0,), False),  # one token that stands out
+        ((0.05,) * 8 + (0.16, 0.17), True),
+        ((0.0, 0.0, 0.5, *STEEP[3:]), True),
+        ((0.0, 0.2, 0.5, *STEEP[3:]), False),
+        # No token of an engine in full precision lies that far off, whatever the shape.
+        ((1e-8,) * 7 + (1e-4,) * 3, False),
+        ((0.0,) * 7 + (0.0249,) * 3, False),
+        ((0.0,) * 7 + (0.0251,) * 3, True),
+    ],
+)
+def test_growth_is_told_by_the_middle_of_either_third(sizes, grows):
+    assert rules_of(check(point(**profile(*sizes)))) == (["growing_with_position"] if grows else [])
+
+
+def test_growth_names_a_curve_that_has_grown_and_both_ends():
+    (finding,) = check(point(**profile(0.02, 0.04, 0.03, *FLAT[3:7], 0.3, 0.5, 0.4)))
+    assert (finding.metric, finding.value) == ("mismatch/mismatch_abs_log_ratio_decile_10", 0.4)
+    assert finding.threshold == pytest.approx(0.09)
+    assert "(from 0.03 nats in the first third to 0.4 in the last)" in finding.message
+
+
+def test_growth_has_thresholds_of_its_own():
+    steep = point(**profile(*STEEP))
+    assert check(steep, Rules(growing_with_position=None)) == []
+    assert check(steep, Rules(growing_with_position=4.0)) == []
+    assert check(steep, Rules(position_floor=0.2)) == []
+
+
+@pytest.mark.parametrize("decile", [1, 2, 3, 8, 9, 10])
+def test_a_profile_with_a_gap_says_nothing(decile):
+    """Responses of fewer than ten tokens leave deciles empty."""
+    gap = {f"mismatch_abs_log_ratio_decile_{decile:02d}": math.nan}
+    assert check(point(**{**profile(*STEEP), **gap})) == []
+
+
 def test_a_shift_is_not_told_twice():
     assert rules_of(check(point(mismatch_kl=-0.05, mismatch_k3_kl=0.001))) == ["constant_shift"]
 
@@ -145,7 +194,7 @@ def test_every_rule_has_words():
         assert not advice.remedy.endswith(".")
 
 
-# What the specification wants to be printed with each rule.
+# What is to be printed with each rule, the specification's remedies among it.
 REMEDIES = {
     "std": ["rollout_is_level: geometric", "rollout_is_threshold", "policies are not too different"],
     "eff_sample_size": ["rollout_is_level: geometric", "rollout_is_threshold", "policies are not too different"],
@@ -153,12 +202,16 @@ REMEDIES = {
     "mean_low": ["calculate_log_probs: true", "systematic bias"],
     "mean_high": ["calculate_log_probs: true", "systematic bias"],
     "all_missing": ["actor_rollout_ref.rollout.calculate_log_probs: true"],
+    "applied_eff_sample_size": ["rollout_is_mode: truncate", "rollout_is_threshold", "rollout_is_level: geometric"],
+    "chi2_token": ["rollout_is_level: geometric", "rollout_is_threshold"],
+    "confident_disagreement": ["algorithm.rollout_is_mode: mask", "token ids", "routing_replay: true"],
+    "growing_with_position": ["kv_cache_dtype: auto", "rope_scaling", "data.max_response_length"],
     "masked_fraction": ["algorithm.rollout_is_threshold", "algorithm.rollout_is_mode: truncate"],
 }
 
 
 @pytest.mark.parametrize("rule", REMEDIES)
-def test_remedies_are_those_of_the_specification(rule):
+def test_remedies_name_what_to_set(rule):
     for words in REMEDIES[rule]:
         assert words in ADVICE[rule].remedy
 

@@ -19,7 +19,7 @@ SPECIFIED = {
     "catastrophic_fraction": 0.01,
     "masked_fraction": 0.3,
 }
-NO_RULE = {"window", "patience", "recovery", "shift_floor", "jump_floor"}
+NO_RULE = {"window", "patience", "recovery", "shift_floor", "jump_floor", "position_floor"}
 
 
 def test_the_defaults_are_those_of_the_specification():

@@ -109,7 +109,7 @@ def test_what_differs_is_shown_and_the_rest_is_not(two):
         for number, one in enumerate(two)
     ]
     text = page(with_settings, [], "")
-    differs = Reader(text[text.index("<h2>What differs") : text.index("<h2>Curves")]).text
+    differs = Reader(text[text.index("<h2>What differs") : text.index("<h2>All values")]).text
     assert "actor. lr 0 1" in differs
     assert "seed" not in differs
 

@@ -45,6 +45,25 @@ def test_a_rule_that_broke_often_is_unhealthy_though_it_is_over(tmp_path):
     assert not verdict.problems[0].lasting
 
 
+@pytest.mark.parametrize(
+    ("without", "lasting", "since"),
+    [
+        ({99}, True, 50),
+        ({97, 98}, True, 50),
+        ({98, 99}, True, 50),
+        ({97, 98, 99}, False, 50),
+        ({90, 91, 92, 93, 94, 99}, False, 50),
+        ({90, 91, 92, 93, 94}, True, 50),
+        (set(range(70, 95)), True, 95),
+    ],
+)
+def test_what_comes_and_goes_has_not_ended_with_a_point_without_it(tmp_path, without, lasting, since):
+    sick = set(range(50, 100)) - without
+    verdict = verdict_of(tmp_path, length=100, rollout_is_veto_fraction=lambda step: 0.5 if step in sick else 0.0)
+    (problem,) = verdict.problems
+    assert (problem.lasting, problem.since, problem.first) == (lasting, since, 50)
+
+
 def test_a_relapse_is_told_with_its_first_time(tmp_path):
     relapse = {5, *range(90, 100)}
     verdict = verdict_of(tmp_path, length=100, rollout_is_veto_fraction=lambda step: 0.5 if step in relapse else 0.0)

@@ -33,6 +33,28 @@ def write_run(folder, length=30, prefix="mismatch/", start=0, **changed):
     return folder
 
 
+DETAILS = {
+    "mismatch_kl_stderr": 1e-4,
+    "rollout_is_mean_stderr": 1e-3,
+    "rollout_is_applied_mean": 0.999,
+    "rollout_is_applied_eff_sample_size": 0.998,
+    "mismatch_chi2_token": 2e-6,
+    "mismatch_chi2_seq": 5e-5,
+    "mismatch_probs_diff_mean": 1e-4,
+    "mismatch_probs_diff_max": 0.01,
+    "mismatch_confident_disagreement_fraction": 0.0,
+    **{f"mismatch_log_ratio_p{percent:02d}": (percent - 50) / 1e4 for percent in (1, 5, 50, 95, 99)},
+    **{f"mismatch_abs_log_ratio_decile_{decile:02d}": 1e-3 for decile in range(1, 11)},
+    **{f"mismatch_k3_kl_decile_{decile:02d}": 1e-6 for decile in range(1, 11)},
+}
+"""What a module writes beside those, unless its details are off."""
+
+
+def groups(name, **values):
+    """A statistic by group of the batch."""
+    return {f"{name}/{group}": value for group, value in values.items()}
+
+
 def run_of(folder, **settings):
     return read_run(write_run(folder, **settings), "run")
 

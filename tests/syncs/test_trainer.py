@@ -56,7 +56,7 @@ def counting(every=1):
 
 
 def vector_of(batch):
-    metrics = RolloutISMetrics(RolloutISConfig.from_mapping(ALGORITHM))
+    metrics = RolloutISMetrics(RolloutISConfig.from_mapping(ALGORITHM), details=True)
     metrics.update(batch["old_log_prob"], batch["rollout_log_prob"], batch["response_mask"])
     return metrics.merged()
 

@@ -55,6 +55,20 @@ def test_weights_and_update(level, mode, packed):
 
 
 @LAYOUTS
+@pytest.mark.parametrize("level", LEVELS)
+def test_details_and_groups(level, packed):
+    metrics = RolloutISMetrics(config_of(level), details=True, groups=["math", "code"]).to(DEVICE)
+    *tokens, cu_seqlens = batch(packed=packed)
+    sequences = importance_weights(*tokens, upper=2.0, cu_seqlens=cu_seqlens).vetoed
+    for like in (sequences, tokens[0]):
+        groups = torch.zeros_like(like, dtype=torch.int64)
+        with no_waits():
+            metrics.update(*tokens, cu_seqlens, groups)
+            assert metrics.weigh(*tokens, cu_seqlens, groups).is_meta
+    assert metrics.packed.is_meta
+
+
+@LAYOUTS
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
 def test_log_probs_of_any_dtype(dtype, packed):
     *tokens, cu_seqlens = batch(dtype=dtype, packed=packed)
@@ -65,7 +79,7 @@ def test_log_probs_of_any_dtype(dtype, packed):
 
 
 def test_values_of_all_ranks_are_made_without_a_wait():
-    metrics = RolloutISMetrics(config_of()).to(DEVICE)
+    metrics = RolloutISMetrics(config_of(), details=True, groups=["math"]).to(DEVICE)
     with no_waits():
         metrics.update(*batch())
         metrics.named(metrics.merged())

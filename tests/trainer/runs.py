@@ -6,6 +6,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from lightning_rollout_is import RolloutISCallback
+from tests.reference.detail_oracle import details
 from tests.reference.oracle import metrics
 
 QUIET = {
@@ -67,4 +68,5 @@ def expected(batches, config):
         [row.double().tolist() for row in torch.cat([batch[key] for batch in batches])]
         for key in ("old_log_prob", "rollout_log_prob", "response_mask")
     ]
-    return metrics(*rows, config.rollout_is_level, config.rollout_is_mode, config.upper, config.lower, config.veto)
+    settings = config.rollout_is_level, config.rollout_is_mode, config.upper, config.lower, config.veto
+    return metrics(*rows, *settings) | details(*rows, *settings)

@@ -74,7 +74,9 @@ def test_a_step_without_a_valid_token_writes_nothing_and_the_next_one_does(tmp_p
     written = curves(tmp_path)
     assert [step for step, _ in written["loss"]] == [0, 1, 2]
     for tag in [tag for tag in written if tag.startswith("mismatch/")]:
-        assert [step for step, _ in written[tag]] == [0, 2], tag
+        steps = [step for step, _ in written[tag]]
+        # Short responses leave some tenths of the profile empty.
+        assert steps == [0, 2] or ("decile" in tag and set(steps) < {0, 2}), tag
 
 
 def test_undefined_values_alone_are_left_out(tmp_path):

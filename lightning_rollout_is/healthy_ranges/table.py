@@ -1,66 +1,10 @@
-"""Which values of a statistic are healthy, and from where on they call for action."""
+"""The statistics that matter, each with what is healthy and from where on it calls for action."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
 
-Grade = Literal["healthy", "watch", "unhealthy"]
-ANYTHING = (-math.inf, math.inf)
-
-
-class HealthyRange(NamedTuple):
-    """One statistic, as a reader sees it."""
-
-    label: str
-    ideal: float
-    """Its value where both policies agree."""
-    healthy: tuple[float, float] = ANYTHING
-    warning: tuple[float, float] = ANYTHING
-    """Outside this interval, which contains ``healthy``, something has to be done."""
-    meaning: str = ""
-    """What a value outside ``healthy`` says."""
-    remedy: str = ""
-    """What to set or to look at then."""
-    relative: bool = False
-    """Whether a half is as far from the ideal as a double."""
-
-    def grade(self, value: float) -> Grade:
-        """How a value reads; one that is not a number reads ``"watch"``.
-
-        Example:
-            >>> [RANGES["rollout_is_eff_sample_size"].grade(value) for value in (0.9, 0.4, 0.2)]
-            ['healthy', 'watch', 'unhealthy']
-        """
-        if not math.isfinite(value):
-            return "watch"
-        if not self.warning[0] <= value <= self.warning[1]:
-            return "unhealthy"
-        return "healthy" if self.healthy[0] <= value <= self.healthy[1] else "watch"
-
-    def distance(self, value: float) -> float:
-        """How far a value is from the ideal, 0 or more: the largest of a run is its worst.
-
-        Example:
-            >>> ratio = RANGES["mismatch_ppl_ratio"]
-            >>> ratio.distance(0.5) == ratio.distance(2.0) > ratio.distance(1.9)
-            True
-        """
-        if not self.relative:
-            return abs(value - self.ideal)
-        return abs(math.log(value / self.ideal)) if value > 0 else math.inf
-
-    def limits(self) -> str:
-        """The healthy interval in words.
-
-        Example:
-            >>> RANGES["mismatch_kl"].limits(), RANGES["rollout_is_eff_sample_size"].limits()
-            ('-0.01 to 0.01', '0.5 or more')
-        """
-        low, high = self.healthy
-        if math.isinf(low):
-            return "" if math.isinf(high) else f"{high:g} or less"
-        return f"{low:g} or more" if math.isinf(high) else f"{low:g} to {high:g}"
+from lightning_rollout_is.healthy_ranges.range import HealthyRange
 
 
 def _share(
@@ -79,8 +23,8 @@ RANGES: dict[str, HealthyRange] = {
         (-math.inf, 5e-4),
         meaning="the rollout engine gives its own tokens other probabilities than the trainer does",
         remedy=(
-            "sample in more bits, such as bfloat16; as long as the two differ, keep the loss corrected "
-            "(algorithm.rollout_is: true)"
+            "sample in more bits: actor_rollout_ref.rollout.dtype: bfloat16 without quantisation (rollout=bf16); as "
+            "long as the two differ, keep the loss corrected: algorithm.rollout_is: true"
         ),
     ),
     "mismatch_kl": HealthyRange(
@@ -126,12 +70,48 @@ RANGES: dict[str, HealthyRange] = {
         remedy="compare the temperature of the engine and of the trainer",
         relative=True,
     ),
+    "mismatch_confident_disagreement_fraction": _share(
+        "Tokens the engine is sure of and the trainer contradicts",
+        1e-3,
+        2e-3,
+        meaning="the trainer contradicts the engine on tokens of which the engine was sure",
+        remedy="compare token ids and log-probs of one response on both sides; algorithm.rollout_is_mode: mask",
+    ),
+    "mismatch_chi2_token": HealthyRange(
+        "Chi-square, tokens",
+        0.0,
+        (-math.inf, 1.0),
+        (-math.inf, 1.0),
+        "the raw weights vary by more than their own mean",
+        BOUNDS,
+    ),
+    "mismatch_chi2_seq": HealthyRange("Chi-square, sequences", 0.0),
+    "mismatch_probs_diff_mean": HealthyRange("|p - q| of the sampled tokens, mean", 0.0),
+    "mismatch_probs_diff_max": HealthyRange("|p - q| of the sampled tokens, largest", 0.0),
+    "mismatch_log_ratio_p01": HealthyRange("Log ratio, 1st percentile", 0.0),
+    "mismatch_log_ratio_p99": HealthyRange("Log ratio, 99th percentile", 0.0),
+    "rollout_is_applied_mean": HealthyRange(
+        "Applied weight, mean",
+        1.0,
+        (0.8, 1.25),
+        meaning="bounds and veto take a good part of the loss away, or the weights swell it",
+        remedy=BOUNDS,
+        relative=True,
+    ),
+    "rollout_is_applied_eff_sample_size": HealthyRange(
+        "Effective sample size of the applied weights",
+        1.0,
+        (0.5, math.inf),
+        (0.3, math.inf),
+        "after bounds and veto a few tokens carry most of the loss",
+        "algorithm.rollout_is_mode: truncate, or at sequence level algorithm.rollout_is_level: geometric",
+    ),
     "rollout_is_veto_fraction": _share(
         "Vetoed sequences",
         0.05,
         0.1,
         meaning="sequences with a hopeless token train nothing",
-        remedy="algorithm.rollout_is_veto_threshold: 1e-3",
+        remedy="look for numeric faults in the log-probs; algorithm.rollout_is_veto_threshold: 1.0e-5 vetoes less",
     ),
     "rollout_is_catastrophic_token_fraction": _share(
         "Tokens under the veto",
@@ -158,9 +138,13 @@ RANGES: dict[str, HealthyRange] = {
         meaning="the engine left out the log-prob of some tokens, whose weight is 0",
         remedy="actor_rollout_ref.rollout.calculate_log_probs: true",
     ),
+    "mismatch_kl_stderr": HealthyRange("KL, standard error", 0.0),
+    "rollout_is_mean_stderr": HealthyRange("Importance weight, standard error of the mean", 0.0),
 }
 """By metric name without prefix, the most telling first.
 
 Warnings are the specification's. Where it leaves a healthy range open ("near 1"), or has none, the number is chosen
-here: engines in bfloat16 or int8 stay under a K3 of 5e-4, one in int4 does not.
+here: of the engines that ``examples/train.py`` can take, those in bfloat16 and int8 stay under a K3 of 5e-4 and int4
+does not. Chi-square of tokens has the limit of verl's documentation (docs/algo/rollout_corr.md), which has none for
+that of sequences, nor for |p - q|.
 """
