@@ -38,7 +38,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     # Names of other packages, whose inventories would have to be fetched.
     (r"py:exc", "TorchMetricsUserError|MisconfigurationException"),
-    (r"py:.*", r"(torch|torchmetrics|lightning|pytorch_lightning|matplotlib|omegaconf|collections|typing)\..*"),
+    (r"py:.*", r"(torch|torchmetrics|lightning|pytorch_lightning|matplotlib|omegaconf|pathlib|collections|typing)\..*"),
 ]
 
 html_theme = "furo"

@@ -21,7 +21,10 @@ from rich.console import Console
 
 from lightning_rollout_is.event_files import EventLog, read_event_log
 from lightning_rollout_is.health import HealthHistory
-from lightning_rollout_is.plots import COLORS, PANELS, Panel, draw_panel
+from lightning_rollout_is.plots import COLORS, PLOTS
+from lightning_rollout_is.plots.fan import Fan
+from lightning_rollout_is.plots.panel import Panel
+from lightning_rollout_is.plots.style import Plot
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -46,7 +49,8 @@ RUNS = {
 }
 """Name of a run to its Hydra overrides."""
 
-OF = {next(iter(panel.curves)): panel for panel in PANELS}
+OF = {next(iter(plot.curves)): plot for plot in PLOTS if isinstance(plot, Panel)}
+FAN = Fan()
 REWARD = Panel("Reward", {"reward": "reward"}, (0.0, 1.0))
 MISSING = Panel("Missing log-probs", {"rollout_is_missing_fraction": "fraction"}, (-0.01, 0.2), ideal=0.0)
 
@@ -54,7 +58,7 @@ MISSING = Panel("Missing log-probs", {"rollout_is_missing_fraction": "fraction"}
 class Picture(NamedTuple):
     """What is beside what."""
 
-    panels: tuple[Panel, Panel, Panel, Panel]
+    panels: tuple[Plot, Plot, Plot, Plot]
     runs: tuple[str, ...]
 
 
@@ -64,14 +68,19 @@ PICTURES = {
         ("fp32", "int4", "stale"),
     ),
     "levels": Picture(
-        (OF["rollout_is_eff_sample_size"], OF["rollout_is_max"], OF["rollout_is_masked_fraction"], REWARD),
+        (
+            OF["rollout_is_eff_sample_size"],
+            OF["rollout_is_applied_eff_sample_size"],
+            OF["rollout_is_masked_fraction"],
+            REWARD,
+        ),
         ("int4", "int4, sequence level", "int4, geometric level", "int4, token mask"),
     ),
     "shifted": Picture(
         (OF["rollout_is_mean"], OF["mismatch_k3_kl"], OF["mismatch_kl"], REWARD), ("fp32", "shifted by one token")
     ),
     "temperature": Picture(
-        (OF["mismatch_kl"], OF["mismatch_k3_kl"], OF["rollout_is_mean"], OF["mismatch_ppl_ratio"]),
+        (OF["mismatch_kl"], OF["mismatch_k3_kl"], OF["rollout_is_mean"], FAN),
         ("fp32", "hotter than told", "before temperature"),
     ),
     "missing": Picture(
@@ -84,6 +93,7 @@ QUOTED = {
     "mismatch/mismatch_k3_kl": "K3",
     "mismatch/mismatch_kl": "KL",
     "mismatch/rollout_is_eff_sample_size": "ESS",
+    "mismatch/rollout_is_applied_eff_sample_size": "applied ESS",
     "mismatch/rollout_is_mean": "mean weight",
     "mismatch/rollout_is_max": "largest weight",
     "mismatch/rollout_is_masked_fraction": "masked",
@@ -128,7 +138,7 @@ def draw(picture: Picture, logs: dict[str, EventLog]) -> Figure:
             name: {tag.removeprefix("mismatch/"): curve for tag, curve in logs[name].curves.items()}
             for name in picture.runs
         }
-        draw_panel(axes, panel, runs)
+        panel.draw(axes, runs)
     labels = [*picture.runs]
     lines = [figure.axes[0].plot([], [], color=COLORS[number])[0] for number in range(len(labels))]
     figure.legend(lines, labels, loc="outside lower center", ncols=len(labels), frameon=False)

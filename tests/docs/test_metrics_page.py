@@ -2,26 +2,12 @@
 
 import re
 
+from extensions import health
+
 from lightning_rollout_is import RolloutISConfig, RolloutISMetrics
-from lightning_rollout_is.healthy_ranges import RANGES
 from tests.docs.pages import text
 
-PERCENTS = ("01", "05", "50", "95", "99")
 DECILES = tuple(f"{number:02d}" for number in range(1, 11))
-DETAILS = {
-    "rollout_is_applied_mean",
-    "rollout_is_applied_eff_sample_size",
-    "mismatch_chi2_token",
-    "mismatch_chi2_seq",
-    "mismatch_probs_diff_mean",
-    "mismatch_probs_diff_max",
-    "mismatch_kl_stderr",
-    "rollout_is_mean_stderr",
-    "mismatch_confident_disagreement_fraction",
-    *(f"mismatch_log_ratio_p{percent}" for percent in PERCENTS),
-    *(f"mismatch_{name}_decile_{number}" for name in ("abs_log_ratio", "k3_kl") for number in DECILES),
-}
-"""What a second pass over the tokens gives, where it is made."""
 
 
 def listed():
@@ -35,11 +21,12 @@ def listed():
 
 
 def computed():
-    return {
-        name
-        for mode in ("truncate", "mask")
-        for name in RolloutISMetrics(RolloutISConfig(2.0, rollout_is_mode=mode), prefix="").values()
-    }
+    """Under either mode, with all that can be asked for; a group has the names that the whole has."""
+    names = set()
+    for mode in ("truncate", "mask"):
+        config = RolloutISConfig(2.0, rollout_is_mode=mode)
+        names |= RolloutISMetrics(config, prefix="", details=True, groups=("math",)).values().keys()
+    return {name.partition("/")[0] for name in names}
 
 
 def test_each_metric_once():
@@ -47,7 +34,7 @@ def test_each_metric_once():
 
 
 def test_what_is_computed_is_listed_and_nothing_else():
-    assert set(listed()) == computed() | DETAILS
+    assert set(listed()) == computed()
 
 
 def test_each_metric_has_its_limits_read_from_the_code():
@@ -58,4 +45,11 @@ def test_each_metric_has_its_limits_read_from_the_code():
         (asked,) = re.findall(r"\{generated\} limits (\w+)\n", body)
         names = re.findall(r"`(\w+)`", heading)
         assert asked in names
-        assert len({RANGES.get(name) for name in names}) == 1, heading
+        assert len({health.limits(name) for name in names}) == 1, heading
+
+
+def test_the_groups_have_the_metrics_that_the_page_says():
+    metrics = RolloutISMetrics(RolloutISConfig(2.0), prefix="", groups=("math",))
+    grouped = {name.partition("/")[0] for name in metrics.values() if "/" in name}
+    section = text("metrics").partition("## Groups")[2].partition("###")[0]
+    assert set(re.findall(r"`((?:rollout|mismatch)_\w+)`", section)) == grouped

@@ -50,7 +50,7 @@ def test_every_picture_is_of_runs_that_are_made(script):
 
 def test_a_picture_has_a_line_for_each_run_in_each_panel(script):
     curve = Curve([0, 1], [0.5, 0.6])
-    names = {name for picture in script.PICTURES.values() for panel in picture.panels for name in panel.curves}
+    names = {name for panel in script.PICTURES["engines"].panels for name in panel.curves}
     log = EventLog({**{f"mismatch/{name}": curve for name in names}, "reward": curve}, {}, [])
     figure = script.draw(script.PICTURES["engines"], dict.fromkeys(script.RUNS, log))
     lines = [[line for line in axes.lines if len(line.get_xdata()) == 2] for axes in figure.axes]

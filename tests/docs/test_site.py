@@ -67,6 +67,21 @@ def test_links_to_files_outside_the_site_go_to_their_pages():
     source = ["[figures](../benchmarks/RESULTS.md)"]
     references.on_the_site(None, "cost", source)
     assert source == ["[figures](results.md)"]
+    source = ["see [`the data`](../tests/data) and [cost](cost.md)"]
+    references.on_the_site(None, "cost", source)
+    assert source == ["see `the data` and [cost](cost.md)"]
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("Mean |log ratio| clamped.", "Mean \\|log ratio| clamped."),
+        (">>> a | b | c", ">>> a | b | c"),
+        ("``|p - q|`` and ``x | y``", "``|p - q|`` and ``x | y``"),
+    ],
+)
+def test_a_size_between_bars_is_no_substitution(written, said):
+    assert treated("function", written) == [said]
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
