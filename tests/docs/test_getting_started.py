@@ -33,6 +33,7 @@ def names():
 def fitted(module, callbacks=()):
     batch = rollout_batch(0, mismatch=0.01)
     batch = {**batch, "input_ids": batch["token_ids"], "labels": batch["token_ids"], "advantages": torch.randn(3)}
+    batch["data_source"] = ["math", "code", "math"]
     trainer = lightning.Trainer(max_epochs=1, logger=False, callbacks=[RolloutISCallback(), *callbacks], **QUIET)
     before = module.model.weight.clone()
     trainer.fit(module, Batches([batch]))
@@ -45,6 +46,12 @@ def test_each_module_trains_and_is_measured(names, policy):
     values = fitted(names[policy](Model(7, 7), names["algorithm"]), [RolloutISHealth()])
     assert 0 < values["mismatch/mismatch_k3_kl"] < 1e-3
     assert values["mismatch/health_findings"] == 0
+
+
+def test_parts_of_the_data_have_values_of_their_own(names):
+    values = fitted(names["MixedPolicy"](Model(7, 7), names["algorithm"]))
+    assert values["mismatch/mismatch_kl/math"] != values["mismatch/mismatch_kl/code"]
+    assert values["mismatch/rollout_is_ungrouped_fraction"] == 0
 
 
 def test_the_trainer_has_both_callbacks(names):
