@@ -6,4 +6,3 @@ __all__ = ["ENGINES", "read_rollouts"]
 
 ENGINES = ("llama_cpp_q4_0", "vllm_bf16")
 """A well matched engine (vLLM in bfloat16), and the worst of all (llama.cpp with 4-bit weights, KL 0.41)."""
-
