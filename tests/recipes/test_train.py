@@ -11,10 +11,17 @@ import pytest
 from lightning_rollout_is.event_files import read_events
 from lightning_rollout_is.hydra_store import conf_directory
 from lightning_rollout_is.recipes.grpo_config import grpo_from_config
+from tests.engines.installed import needs_llama_cpp, needs_vllm
 from tests.recipes.tiny import fit
 
 TRAIN = Path(__file__).parents[2] / "examples" / "train.py"
-ROLLOUTS = sorted(file.stem for file in (conf_directory() / "rollout").glob("[!_]*.yaml"))
+NEEDS = {"llama_cpp": [needs_llama_cpp], "vllm": [needs_vllm]}
+ROLLOUTS = [
+    pytest.param(file.stem, marks=NEEDS.get(file.stem, []))
+    for file in sorted((conf_directory() / "rollout").glob("[!_]*.yaml"))
+    # It needs a server: tests/engines/test_vllm_server.py has one.
+    if file.stem != "vllm_server"
+]
 
 
 def train(folder, *overrides):
