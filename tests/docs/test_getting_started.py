@@ -80,6 +80,8 @@ def test_the_hydra_block_composes(tmp_path):
     (defaults,) = blocks("getting_started", "yaml")
     (tmp_path / "app.yaml").write_text(defaults)
     with initialize_config_dir(str(tmp_path), version_base="1.3"):
-        cfg = compose("app", overrides=["algorithm=geometric_mask", "algorithm.rollout_is=false"])
-    assert RolloutISConfig.from_mapping(cfg.algorithm).rollout_is_level == "geometric"
+        cfg = compose("app")
+        overridden = compose("app", overrides=["algorithm=geometric_mask", "algorithm.rollout_is=false"])
+    assert RolloutISConfig.from_mapping(cfg.algorithm).applied
+    assert RolloutISConfig.from_mapping(overridden.algorithm).rollout_is_level == "geometric"
     assert [type(instantiate(each)) for each in cfg.callbacks.values()] == [RolloutISCallback, RolloutISHealth]
