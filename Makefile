@@ -14,7 +14,7 @@ export HF_HUB_OFFLINE := 1
 # Array shapes are checked at run time in every package that states them.
 SHAPES := --jaxtyping-packages=lightning_rollout_is.functional,lightning_rollout_is.losses,lightning_rollout_is.metrics,lightning_rollout_is.mixin,lightning_rollout_is.engines,lightning_rollout_is.recipes,beartype.beartype
 
-.PHONY: help install demo test fuzz lint bench
+.PHONY: help install demo test fuzz lint docs pictures bench
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -24,7 +24,7 @@ install: $(READY)  ## create .venv and install the pinned dependencies
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt pip
-	$(BIN)/python -m pip install -q -c constraints.txt --group test --group lint -e '.[examples]'
+	$(BIN)/python -m pip install -q -c constraints.txt --group test --group lint --group docs -e '.[examples]'
 	touch $@
 
 demo: $(READY)  ## train a small language model with a real rollout engine for about a minute, then show the mismatch
@@ -39,11 +39,18 @@ FUZZ_CASES ?= 100000
 fuzz: $(READY)  ## check the invariants on 10^5 random cases, in a few minutes (FUZZ_CASES=... for more)
 	FUZZ_CASES=$(FUZZ_CASES) $(BIN)/python -m pytest -s --timeout 7200 --hypothesis-seed=random tests/fuzz
 
-lint: $(READY)  ## check style, types and the direction of imports
+lint: $(READY)  ## check style, types, the direction of imports and the documentation
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(MAKE) --no-print-directory docs
+
+docs: $(READY)  ## build the documentation into build/docs; a warning is an error
+	$(BIN)/python -m sphinx -E -a -W --keep-going -q -b html docs build/docs
+
+pictures: $(READY)  ## train the demo sound and sick, and draw the pictures of the documentation, in about fifteen minutes
+	$(BIN)/python docs/pictures
 
 BENCH_READY := $(VENV)/.bench-ready
 

@@ -104,7 +104,7 @@ def _from_rules(run: Run, rules: Rules) -> Iterator[Problem]:
         for finding in history.observe(step, scalars):
             held.setdefault(finding.rule, _Held(finding, finding, [])).add(finding, total - 1)
     lasting = {rule for rule, known in held.items() if known.lasts(total)}
-    for rule in sorted(held, key=lambda rule: (rule not in lasting, ORDER.index(rule))):
+    for rule in sorted(held, key=ORDER.index):
         known, share = held[rule], len(held[rule].places) / total
         first = known.first.since
         yield Problem(

@@ -47,8 +47,8 @@ def test_a_run_writes_its_curves_and_says_where(tmp_path):
     assert {len(values) for values in always} == {3}
     assert f"tensorboard --logdir {tmp_path}/tensorboard" in finished.stdout
     assert (tmp_path / "rollout_is.png").stat().st_size > 10_000
-    assert "! WATCH  rollout=int4" in finished.stdout
-    assert "What to do: " in finished.stdout
+    assert "✕ UNHEALTHY  rollout=int4\n    The bounds reject many tokens" in finished.stdout
+    assert "What to do: widen algorithm.rollout_is_threshold" in finished.stdout
     assert f"lightning-rollout-is report {tmp_path}/tensorboard" in finished.stdout
     row = next(line for line in finished.stdout.splitlines() if "masked tokens" in line)
     assert row.split("│")[2].strip() == f"{sum(history['mismatch/rollout_is_masked_fraction']) / 3:.5g}"

@@ -56,8 +56,8 @@ def test_what_healthy_means_is_drawn_beside_what_is(tmp_path):
     fit(Policy(), BATCHES, tmp_path)
     written = curves(tmp_path)
 
-    def drawn(words):
-        return {tag: written[tag][-1][1] for tag in drawn_in(chart(tmp_path, words), written)}
+    def drawn(words, category=TITLE):
+        return {tag: written[tag][-1][1] for tag in drawn_in(chart(tmp_path, words, category), written)}
 
     assert set(drawn("Mean weight").values()) >= {0.5, 2.0}
     assert {round(value, 6) for value in drawn("Effective sample size").values()} >= {0.5, 0.3}
@@ -70,7 +70,8 @@ def test_what_healthy_means_is_drawn_beside_what_is(tmp_path):
     fractions = {"rollout_is_veto_fraction", "rollout_is_masked_fraction", "rollout_is_missing_fraction"}
     assert {f"mismatch/{name}" for name in fractions} <= set(drawn("Vetoed"))
     fan = {f"mismatch/mismatch_log_ratio_p{percent}" for percent in ("01", "05", "50", "95", "99")}
-    assert fan <= set(drawn("Log ratio"))
+    assert fan <= set(drawn("p5 to p95", f"{TITLE}, details"))
+    assert {"mismatch/mismatch_log_ratio_p01", "mismatch/mismatch_log_ratio_p99"} <= set(drawn("Log ratio"))
 
 
 def test_a_pattern_takes_in_no_longer_name(tmp_path):
@@ -80,7 +81,7 @@ def test_a_pattern_takes_in_no_longer_name(tmp_path):
     for category in layout(tmp_path).values():
         for each in category:
             patterns, _ = curves_of(each)
-            assert all(len(drawn_in(each, written)) <= len(patterns) for _ in [0] if patterns), each.title
+            assert not patterns or len(drawn_in(each, written)) <= len(patterns), each.title
 
 
 def test_without_details_there_is_no_fan_and_no_profile(tmp_path):
