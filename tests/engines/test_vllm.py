@@ -9,6 +9,8 @@ from tests.engines.installed import needs_vllm
 from tests.engines.tiny import END, PROMPTS, engine_log_probs, tiny_policy, trainer_log_probs
 
 SOME = PROMPTS[:24]
+# vLLM and what it imports use deprecated calls.
+pytestmark = pytest.mark.filterwarnings("default")
 
 
 def difference(policy, completions, temperature=1.0):

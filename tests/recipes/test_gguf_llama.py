@@ -92,6 +92,8 @@ def test_the_real_tokenizer_splits_as_the_recorded_prompts_were_split():
         prompt = f"<|im_start|>user\n{row['prompt']}<|im_end|>\n<|im_start|>assistant\n"
         assert tokenizer.encode_prompt(prompt) == row["prompt_ids"]
     assert tokenizer.encode_prompt("12 - 9 =") == [33, 34, 731, 216, 41, 446]
+    # Digits of other scripts stand alone too, as llama.cpp's tokenizer of the same file has them.
+    assert tokenizer.encode_prompt("٣  \n21٣7") == [164, 113, 32057, 34, 33, 164, 113, 39]
     text = "Hello, it's ünï 你好 2026!\n\n\tx"
     assert tokenizer.decode_response([*tokenizer.encode_prompt(text), 2]) == text
 
