@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lightning.pytorch.utilities.seed import isolate_rng
 from torch import distributed
 
 from lightning_rollout_is.engines.fast_folder import FAST_FOLDER
@@ -122,7 +123,8 @@ class VLLMEngine:
             raise RuntimeError(
                 "vLLM cannot share the process of one of several ranks; allowed: one rank, or rollout=vllm_server"
             )
-        with tempfile.TemporaryDirectory(prefix="rollout-is-", dir=FAST_FOLDER) as folder:
+        # vLLM seeds the process that it starts in.
+        with isolate_rng(), tempfile.TemporaryDirectory(prefix="rollout-is-", dir=FAST_FOLDER) as folder:
             save_policy(policy, Path(folder) / "policy")
             return self._vllm.LLM(model=f"{folder}/policy", **self.settings)
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 START = (
     "VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server --model {folder} --host 127.0.0.1 "
-    "--port {port} --generation-config vllm --logprobs-mode processed_logprobs --no-enable-prefix-caching"
+    "--port {port} --skip-tokenizer-init --generation-config vllm --logprobs-mode processed_logprobs "
+    "--no-enable-prefix-caching"
 )
 """How to start a server that this engine can use. Development mode lets it take new weights."""
 
@@ -103,6 +104,8 @@ class VLLMServerEngine:
             "temperature": temperature,
             "logprobs": 0,
             "return_token_ids": True,
+            # The server has no tokenizer to name them with.
+            "return_tokens_as_token_ids": True,
             "ignore_eos": True,
             "stop_token_ids": [self._end],
             **self.filters.as_dict(),

@@ -25,8 +25,16 @@ def policy():
 @pytest.fixture(scope="module")
 def engine(policy):
     engine = VLLMEngine("float32", max_model_len=64, parallel=32)
+    torch.manual_seed(3)
     engine.sync_weights(policy)
+    engine.next_of_torch = torch.rand(1)
     return engine
+
+
+@needs_vllm
+def test_starting_leaves_torchs_own_stream_alone(engine):
+    torch.manual_seed(3)
+    assert torch.rand(1) == engine.next_of_torch
 
 
 @needs_vllm

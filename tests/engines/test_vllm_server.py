@@ -54,7 +54,8 @@ def test_a_request_asks_for_token_ids_and_for_the_log_probs_of_an_unfiltered_dra
     assert len({body.pop("seed") for body in server.bodies}) == len(SOME)
     assert sorted(body.pop("prompt") for body in server.bodies) == sorted(SOME)
     asked = {"max_tokens": 8, "temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "logprobs": 0}
-    rest = {"model": str(engine.folder), "return_token_ids": True, "ignore_eos": True, "stop_token_ids": [END]}
+    rest = {"model": str(engine.folder), "ignore_eos": True, "stop_token_ids": [END]}
+    rest |= {"return_token_ids": True, "return_tokens_as_token_ids": True}
     assert server.bodies == [{**asked, **rest}] * len(SOME)
 
 

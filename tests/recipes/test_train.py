@@ -15,7 +15,7 @@ from tests.engines.installed import needs_llama_cpp, needs_vllm
 from tests.recipes.tiny import fit
 
 TRAIN = Path(__file__).parents[2] / "examples" / "train.py"
-NEEDS = {"llama_cpp": [needs_llama_cpp], "vllm": [needs_vllm]}
+NEEDS = {"llama_cpp": [needs_llama_cpp], "vllm": [needs_vllm, pytest.mark.filterwarnings("default")]}
 ROLLOUTS = [
     pytest.param(file.stem, marks=NEEDS.get(file.stem, []))
     for file in sorted((conf_directory() / "rollout").glob("[!_]*.yaml"))
