@@ -12,6 +12,7 @@ import csv
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -106,10 +107,11 @@ def main() -> None:
     logs = {name: trained(name) for name in RUNS}
     for file, picture in PICTURES.items():
         draw(picture, logs).savefig(HERE / f"{file}.png", dpi=85)
+    rows = [[name, " ".join(RUNS[name]), *quoted(log)] for name, log in logs.items()]
     with (HERE / "runs.csv").open("w", newline="") as table:
         writer = csv.writer(table)
         writer.writerow(["run", "overrides", *QUOTED.values(), "reward", "rules that held"])
-        writer.writerows([name, " ".join(RUNS[name]), *quoted(log)] for name, log in logs.items())
+        writer.writerows(rows)
 
 
 def trained(name: str) -> EventLog:
@@ -154,13 +156,14 @@ def quoted(log: EventLog) -> list[str]:
 
 def rules_of(log: EventLog) -> str:
     """Each rule of health and the share of steps at which it held."""
-    history, held = HealthHistory(), dict[str, int]()
-    for number, step in enumerate(log.curves["mismatch/mismatch_kl"].steps):
-        scalars = {tag: curve.values[number] for tag, curve in log.curves.items() if tag.startswith("mismatch/")}
-        for finding in history.observe(step, scalars):
-            held[finding.rule] = held.get(finding.rule, 0) + 1
-    steps = len(log.curves["mismatch/mismatch_kl"].steps)
-    return ", ".join(f"{rule} ({count / steps:.0%})" for rule, count in sorted(held.items())) or "none"
+    history, held = HealthHistory(), Counter[str]()
+    points: dict[int, dict[str, float]] = {step: {} for step in log.curves["mismatch/mismatch_kl"].steps}
+    for tag, curve in log.curves.items():
+        for step, value in zip(curve.steps, curve.values, strict=True):
+            points.get(step, {})[tag] = value
+    for step, scalars in points.items():
+        held.update(finding.rule for finding in history.observe(step, scalars))
+    return ", ".join(f"{rule} ({count / len(points):.0%})" for rule, count in sorted(held.items())) or "none"
 
 
 if __name__ == "__main__":

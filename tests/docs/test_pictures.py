@@ -62,6 +62,8 @@ def test_rules_are_told_with_the_share_of_steps_at_which_they_held(script):
     curves = {"mismatch/mismatch_kl": Curve([0, 1, 2, 3], [0.0, 0.3, 0.3, 0.0])}
     assert script.rules_of(EventLog(curves, {}, [])) == "kl (50%)"
     assert script.rules_of(EventLog({"mismatch/mismatch_kl": Curve([0], [0.0])}, {}, [])) == "none"
+    gap = {"mismatch/rollout_is_std": Curve([3], [2.0]), "mismatch/mismatch_kl": Curve([2, 3], [0.0, 0.0])}
+    assert script.rules_of(EventLog(gap, {}, [])) == "std (50%)"
 
 
 class Sound:

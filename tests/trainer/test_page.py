@@ -8,7 +8,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning_rollout_is import RolloutISCallback
 from lightning_rollout_is.callbacks.charts import DETAILS, LIMIT, OVERVIEW, Bands
 from lightning_rollout_is.callbacks.limits import LIMITS
-from tests.trainer.boards import curves_of, drawn_in, layout
+from tests.trainer.boards import curves_of, drawn_in, layout, texts
 from tests.trainer.late import LateCallback
 from tests.trainer.policy import ALGORITHM, Policy, rollout_batch
 from tests.trainer.runs import curves, fit
@@ -100,7 +100,7 @@ def test_groups_have_charts_with_a_curve_each(tmp_path):
 @pytest.mark.parametrize("prefix", ["off-policy/", ""])
 def test_prefixes_of_the_callback_and_of_the_logger(tmp_path, prefix):
     logger = TensorBoardLogger(tmp_path, name="", version="", prefix="run (1)")
-    fit(Policy(), BATCHES, tmp_path, logger=logger, callbacks=[RolloutISCallback(prefix=prefix)])
+    fit(PolicyWithGroups(), BATCHES, tmp_path, logger=logger, callbacks=[RolloutISCallback(prefix=prefix)])
     written = curves(tmp_path)
     for charts in layout(tmp_path).values():
         for each in charts:
@@ -117,13 +117,23 @@ def test_two_callbacks_share_a_page(tmp_path):
     assert len(page[TITLE]) == len(page[f"{TITLE} (is)"])
 
 
-def test_a_second_fit_into_the_same_folder_leaves_one_page(tmp_path):
-    callback, logger = RolloutISCallback(), TensorBoardLogger(tmp_path, name="", version="")
+def test_a_second_fit_has_a_page_too_and_leaves_one_in_the_same_folder(tmp_path):
+    callback, logger = RolloutISCallback(), TensorBoardLogger(tmp_path / "first", name="", version="")
     module = Policy()
     fit(module, BATCHES, tmp_path, callbacks=[callback], logger=logger)
-    first = layout(tmp_path)
+    first = layout(tmp_path / "first")
     fit(module, BATCHES, tmp_path, callbacks=[callback], logger=logger)
-    assert layout(tmp_path) == first
+    fit(module, BATCHES, tmp_path / "other", callbacks=[callback])
+    assert layout(tmp_path / "first") == layout(tmp_path / "other") == first
+    assert [step for step, _ in texts(tmp_path / "other")] == [0, 3]
+
+
+def test_a_first_point_at_which_nothing_can_be_measured_decides_nothing(tmp_path):
+    undefined = {**BATCHES[0], "rollout_log_prob": BATCHES[0]["rollout_log_prob"] * float("nan")}
+    with pytest.warns(UserWarning, match="no token has a usable rollout log-prob"):
+        fit(Policy(), [undefined, *BATCHES], tmp_path / "undefined")
+    fit(Policy(), BATCHES, tmp_path / "defined")
+    assert layout(tmp_path / "undefined") == layout(tmp_path / "defined")
 
 
 def test_other_loggers_and_metrics_get_no_limits(tmp_path):
