@@ -22,6 +22,9 @@ from lightning_rollout_is.engines.seeds import stream_seed
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+MOST_SEQUENCES = 256
+"""Sequences that one llama.cpp context can tell apart."""
+
 
 class LlamaCppEngine:
     """Samples from a ``LlamaForCausalLM`` on the CPU with llama.cpp.
@@ -33,7 +36,7 @@ class LlamaCppEngine:
         weight_type: What the matrices are stored as: ``"F32"``, ``"F16"``, ``"BF16"``, ``"Q8_0"``, ``"Q5_1"``,
             ``"Q5_0"``, ``"Q4_1"`` or ``"Q4_0"``, from the smallest mismatch to the largest.
         seed: Seed of the sampling; each call, each sequence and each rank draws from a stream of its own.
-        parallel: Sequences that are sampled at once.
+        parallel: Sequences that are sampled at once, up to 256.
         threads: Threads of llama.cpp. They wait in a loop: more than there are idle cores are slower than one.
         top_k: Keep the so many most probable tokens; 0 keeps all. See :class:`SamplingFilters`.
         top_p: Keep the fewest tokens whose probabilities sum to this; 1 keeps all.
@@ -56,9 +59,10 @@ class LlamaCppEngine:
     ) -> None:
         if weight_type not in WEIGHT_TYPES:
             raise ValueError(f"weight_type = {weight_type!r} is not allowed; allowed: {', '.join(WEIGHT_TYPES)}")
-        for name, value in {"parallel": parallel, "threads": threads}.items():
-            if value < 1:
-                raise ValueError(f"{name} = {value} is not allowed; allowed: a whole number from 1 up")
+        if not 1 <= parallel <= MOST_SEQUENCES:
+            raise ValueError(f"parallel = {parallel} is not allowed; allowed: 1 to {MOST_SEQUENCES}, llama.cpp's limit")
+        if threads < 1:
+            raise ValueError(f"threads = {threads} is not allowed; allowed: a whole number from 1 up")
         self.filters = SamplingFilters(top_k, top_p, min_p)
         self.filters.warn_of_ratio()
         self.weight_type, self.seed, self.parallel, self.threads = weight_type, seed, parallel, threads

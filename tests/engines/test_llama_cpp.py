@@ -190,7 +190,8 @@ def test_an_engine_without_weights_says_so():
     ("settings", "message"),
     [
         ({"weight_type": "Q3_K"}, r"weight_type = 'Q3_K' .*F16, .*Q4_0"),
-        ({"parallel": 0}, r"parallel = 0 .*from 1"),
+        ({"parallel": 0}, r"parallel = 0 .*1 to 256"),
+        ({"parallel": 257}, r"parallel = 257 .*1 to 256"),
         ({"threads": 0}, r"threads = 0 .*from 1"),
         ({"top_p": 0.0}, r"top_p = 0\.0 .*above 0"),
     ],
@@ -211,3 +212,15 @@ def test_rows_that_no_block_fits_are_refused_and_floats_take_them():
     with pytest.raises(ValueError, match=r"rows of 48 weights; weight_type = 'Q4_0' .*32; .*F16"):
         LlamaCppEngine("Q4_0").sync_weights(narrow)
     assert sampled_difference(narrow, weight_type="F32").abs().max() < CACHE
+
+
+@torch.no_grad()
+def test_a_filter_is_announced_and_its_log_probs_are_those_of_the_filtered_draw(policy):
+    with pytest.warns(UserWarning, match=r"top_k = 3: .*no importance weight"):
+        engine = LlamaCppEngine("F32", top_k=3)
+    engine.sync_weights(policy)
+    drawn = {(c.token_ids[0], c.log_probs[0]) for c in engine.generate([PROMPTS[1]] * 200, 1, 0.8)}
+    kept = (policy(torch.tensor(PROMPTS[1:2])).logits[0, -1].double() / 0.8).topk(3)
+    expected = dict(zip(kept.indices.tolist(), kept.values.log_softmax(-1).tolist(), strict=True))
+    assert {token for token, _ in drawn} == set(expected)
+    assert all(abs(log_prob - expected[token]) < CACHE for token, log_prob in drawn)

@@ -14,7 +14,8 @@ from lightning_rollout_is.recipes.tokenizer import Tokenizer
 from tests.engines.installed import needs_gguf, needs_smollm2
 from tests.engines.tiny import tiny_policy
 
-RECORDED = Path(__file__).parents[1] / "faults" / "data" / "smollm2_135m_llama_cpp_q4_0.jsonl"
+RECORDED = Path(__file__).parents[1] / "real_rollouts" / "data"
+PROMPTS = json.loads((RECORDED / "prompts.json").read_text())
 TOKENS = torch.tensor([[2, 9, 17, 30, 4, 4, 21]])
 
 
@@ -75,9 +76,10 @@ def test_without_the_weights_the_error_says_what_to_install(monkeypatch):
 def test_the_real_model_gives_its_responses_the_log_probs_that_were_recorded():
     policy = smollm2(end="\n")
     assert policy.config.eos_token_id == SmolLM2Tokenizer().encode_prompt("\n")[0]
-    for line in RECORDED.read_text().splitlines()[:2]:
+    for line in (RECORDED / "llama_cpp_q4_0.jsonl").read_text().splitlines()[:2]:
         row = json.loads(line)
-        start, token_ids = len(row["prompt_ids"]), torch.tensor(row["prompt_ids"] + row["response_ids"])
+        prompt = PROMPTS[row["prompt"]]["ids"]
+        start, token_ids = len(prompt), torch.tensor(prompt + row["response_ids"])
         log_probs = policy(token_ids[None]).logits[0, start - 1 : -1].log_softmax(-1)
         sampled = log_probs.gather(-1, token_ids[start:, None])[:, 0]
         torch.testing.assert_close(sampled, torch.tensor(row["training_logprobs"]), rtol=0, atol=1e-3)
@@ -87,10 +89,9 @@ def test_the_real_model_gives_its_responses_the_log_probs_that_were_recorded():
 def test_the_real_tokenizer_splits_as_the_recorded_prompts_were_split():
     tokenizer = SmolLM2Tokenizer()
     assert isinstance(tokenizer, Tokenizer)
-    for line in RECORDED.read_text().splitlines()[:8]:
-        row = json.loads(line)
-        prompt = f"<|im_start|>user\n{row['prompt']}<|im_end|>\n<|im_start|>assistant\n"
-        assert tokenizer.encode_prompt(prompt) == row["prompt_ids"]
+    for prompt in PROMPTS:
+        text = f"<|im_start|>user\n{prompt['text']}<|im_end|>\n<|im_start|>assistant\n"
+        assert tokenizer.encode_prompt(text) == prompt["ids"]
     assert tokenizer.encode_prompt("12 - 9 =") == [33, 34, 731, 216, 41, 446]
     # Digits of other scripts stand alone too, as llama.cpp's tokenizer of the same file has them.
     assert tokenizer.encode_prompt("٣  \n21٣7") == [164, 113, 32057, 34, 33, 164, 113, 39]
