@@ -61,5 +61,7 @@ def test_the_text_says_what_is_wrong_and_what_was_set(page, tensorboard):
 
 def test_hyperparameters_are_listed(page, tensorboard):
     page.open(f"{tensorboard}/#hparams")
-    page.until(lambda: "rollout_is_level" in " ".join(page.texts("div, span, vaadin-grid-cell-content")), "the block")
+    page.until(
+        lambda: "algorithm.rollout_is_level" in " ".join(page.texts("div, span, vaadin-grid-cell-content")), "the block"
+    )
     page.picture("tensorboard-hparams")

@@ -133,6 +133,14 @@ def test_what_lasts_comes_before_what_is_over(tmp_path):
     assert [problem.lasting for problem in verdict.problems] == [True, False]
 
 
+def test_a_jump_that_is_over_does_not_hide_what_lasts(tmp_path):
+    verdict = verdict_of(tmp_path, length=100, mismatch_k3_kl=lambda step: 0.05 if step == 60 else 0.002)
+    first, second = verdict.problems
+    assert (first.since, first.lasting, first.share) == (0, True, 1.0)
+    assert "gives its own tokens other probabilities" in first.message
+    assert "jumped" in second.message
+
+
 def test_a_metric_is_not_blamed_twice(tmp_path):
     verdict = verdict_of(tmp_path, rollout_is_std=1.5)
     assert [problem.metric for problem in verdict.problems] == ["rollout_is_std"]

@@ -129,12 +129,12 @@ def test_hyperparameters_are_the_algorithm_block_with_outcomes_beside_it(tmp_pat
     fit(PolicyWithAReward(), batches(OK, OK), tmp_path, logger=logger)
     settings, outcomes = hyperparameters(tmp_path)
     assert settings == {
-        "rollout_is_threshold": 2.0,
-        "rollout_is": True,
-        "rollout_is_threshold_lower": "null",
-        "rollout_is_level": "token",
-        "rollout_is_mode": "mask",
-        "rollout_is_veto_threshold": 1e-4,
+        "algorithm.rollout_is_threshold": 2.0,
+        "algorithm.rollout_is": "true",
+        "algorithm.rollout_is_threshold_lower": "null",
+        "algorithm.rollout_is_level": "token",
+        "algorithm.rollout_is_mode": "mask",
+        "algorithm.rollout_is_veto_threshold": 1e-4,
         "seed": 3,
         "actor_rollout_ref.rollout.name": "int4",
     }
@@ -147,7 +147,7 @@ def test_hyperparameters_that_the_module_saves_are_left_alone(tmp_path):
     settings, _ = hyperparameters(tmp_path)
     assert settings["lr"] == 0.1
     assert settings["algorithm/rollout_is_threshold"] == 2.0
-    assert "rollout_is_threshold" not in settings
+    assert "algorithm.rollout_is_threshold" not in settings
 
 
 def test_no_hyperparameters_where_lightning_is_told_to_log_none(tmp_path):
