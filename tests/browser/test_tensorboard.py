@@ -48,9 +48,10 @@ def test_histograms_are_drawn(page, tensorboard, logdir):
 
 def test_the_text_says_what_is_wrong_and_what_was_set(page, tensorboard):
     page.open(f"{tensorboard}/#text")
-    said = page.until(lambda: [text for text in page.texts("h3") if " at step " in text], "a verdict")
-    assert any(text.startswith("Healthy") for text in said)
-    assert any(text.startswith(("To watch", "Unhealthy")) for text in said)
+    page.until(lambda: [text for text in page.texts("h3") if text.startswith("Healthy at step")], "a sound run")
+    sick = ("To watch at step", "Unhealthy at step")
+    page.until(lambda: [text for text in page.texts("h3") if text.startswith(sick)], "a sick run")
+    page.until(lambda: "algorithm.rollout_is_threshold" in page.texts("td"), "settings")
     cells = page.texts("td")
     assert cells[cells.index("algorithm.rollout_is_threshold") + 1] == "2.0"
     reasons = [text for text in page.texts("li") if "K3" in text]
