@@ -61,8 +61,12 @@ lint: $(READY)  ## check style, types, the direction of imports and the document
 docs: $(READY)  ## build the documentation into build/docs; a warning is an error
 	$(BIN)/python -m sphinx -E -a -W --keep-going -q -b html docs build/docs
 
-pictures: $(READY)  ## train the demo sound and sick, and draw the pictures of the documentation, in about fifteen minutes
+pictures: $(READY)  ## train the demo sound and sick, and draw all pictures again: 20 minutes; needs chromium and chromium-driver
 	$(BIN)/python docs/pictures
+	rm -rf runs/pictures
+	for engine in int4 fp32; do $(BIN)/python examples/train.py rollout=$$engine hydra.run.dir=runs/pictures/$$engine || exit 1; done
+	BROWSER_LOGDIR=runs/pictures BROWSER_PICTURES=runs/shown CI=true $(BIN)/python -m pytest tests/browser
+	cp runs/shown/tensorboard.png runs/shown/report.png docs/
 
 BENCH_READY := $(VENV)/.bench-ready
 
