@@ -4,7 +4,7 @@ Runs whose results lie in docs/stability are not run again, so that the same com
 with more seeds::
 
     python -m examples.stability --seeds 5              # all that is missing, one process a core
-    python -m examples.stability --engines stale --algorithms monitor token_truncate
+    python -m examples.stability --engines stale_8 --algorithms monitor token_truncate
     python -m examples.stability --list                 # what is missing
     python -m examples.stability --figure               # figure and tables again, from the CSV files
 """
@@ -26,14 +26,16 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
-    missing = [run for run in grid(options.engines, options.algorithms, options.seeds) if run not in read(options.out)]
+    known = read(options.out)
+    missing = [run for run in grid(options.engines, options.algorithms, options.seeds) if run not in known]
     if options.list:
         print(*(" ".join(map(str, run)) for run in missing), sep="\n")
         return
     failed = 0 if options.figure else train_all(missing, options.out, options.workers, options.set)
     if options.out == DOCS / "stability":
         publish(options.out)
-    sys.exit(f"{failed} runs failed" if failed else None)
+    if failed:
+        sys.exit(f"{failed} runs failed")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

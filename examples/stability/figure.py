@@ -10,13 +10,15 @@ from matplotlib.figure import Figure
 from lightning_rollout_is.plots.style import color_of
 
 from .grid import ALGORITHMS, ENGINES, ON_POLICY, UNCORRECTED
-from .results import EVALUATED, Results, Row, band, cells_of
+from .results import EVALUATED, Results, Row, averaged, band, cells_of
 
 CURVES = {
     EVALUATED: "reward of the policy",
     "k3": "K3, nats a token",
     "ess": "effective sample size, applied",
 }
+WINDOW = 16
+"""Steps that a point of the lower curves is the mean of: the longest time for which an engine here is stale."""
 
 
 def draw(results: Results, path: Path) -> None:
@@ -28,7 +30,7 @@ def draw(results: Results, path: Path) -> None:
     """
     cells = cells_of(results)
     engines = [engine for engine in ENGINES if engine != ON_POLICY and any(key[0] == engine for key in cells)]
-    figure = Figure(figsize=(2 + 4 * len(engines), 9), layout="constrained")
+    figure = Figure(figsize=(max(2 + 3.4 * len(engines), 9), 9), layout="constrained")
     panels = figure.subplots(len(CURVES), len(engines), sharex=True, sharey="row", squeeze=False)
     for column, engine in enumerate(engines):
         for axes, curve in zip(panels[:, column], CURVES, strict=True):
@@ -45,14 +47,15 @@ def draw(results: Results, path: Path) -> None:
 
 def _panel(axes: Axes, runs: dict[str, list[list[Row]]], curve: str) -> None:
     for number, algorithm in enumerate(ALGORITHMS):
-        points = band(runs.get(algorithm, []), curve)
+        seeds = runs.get(algorithm, [])
+        points = band(seeds if curve == EVALUATED else [averaged(rows, curve, WINDOW) for rows in seeds], curve)
         label = "no correction" if algorithm == UNCORRECTED else algorithm
         axes.plot(*_line(points), color=color_of(number), linewidth=1.3, label=label)
         steps, lows, _, highs = zip(*points, strict=True) if points else ((), (), (), ())
         axes.fill_between(steps, lows, highs, color=color_of(number), alpha=0.12, linewidth=0)
     if curve == "k3":
         axes.set_yscale("log")
-        axes.set_ylim(1e-8, 10)
+        axes.set_ylim(1e-7, 3)
     else:
         axes.set_ylim(0, 1.02)
 

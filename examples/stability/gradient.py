@@ -1,7 +1,7 @@
 """How far each correction's expected gradient is from the one on policy, at weights of the demo's model.
 
 Responses are sampled on policy, and weighed by how often the engine would have sampled them: one sample serves every
-engine and correction, and chance cancels between what is compared. A minute or two of one core::
+engine and correction, and chance cancels between what is compared. Four minutes of one core::
 
     python -m examples.stability.gradient               # writes docs/stability/gradient.csv
 """
@@ -52,13 +52,17 @@ class Measured(NamedTuple):
     correction: str
     k3: float
     """Of the tokens that the engine samples, nats."""
+    unseen: float
+    """Share of the responses on policy that the engine never gives."""
     bias: float
     """Length of the expected gradient's error, over the length of the gradient on policy."""
-    error: float
-    """Standard error of that, by the jackknife over batches."""
+    low: float
+    """The same, two standard errors of its square lower, or 0; by the jackknife over batches."""
+    high: float
+    """Two standard errors higher."""
 
 
-def main(batches: int = 48) -> None:
+def main(batches: int = 96) -> None:
     torch.set_num_threads(1)
     with FILE.open("w", newline="") as lines:
         writer = csv.writer(lines, lineterminator="\n")
@@ -85,7 +89,7 @@ def measure(batches: int, sequences: int = 64, updates: int = UPDATES) -> list[M
         Measured(
             engine,
             correction,
-            float(torch.stack([k3[engine] for _, k3 in draws]).mean()),
+            *torch.stack([mismatch[engine] for _, mismatch in draws]).mean(0).tolist(),
             *relative_length(torch.stack([found[engine, correction] for found, _ in draws]), on_policy),
         )
         for engine in engines
@@ -149,7 +153,7 @@ def gradients(
     settings: Mapping[str, dict[str, Any] | None],
     kept: Tensor,
 ) -> tuple[dict[Key, Tensor], dict[str, Tensor]]:
-    """Of one batch: the gradient on policy, under ``ON_POLICY``, what every estimator adds to it, and each engine's K3.
+    """What one batch says of every engine and correction.
 
     Args:
         policy: The one that sampled, and that is differentiated.
@@ -157,6 +161,10 @@ def gradients(
         engines: What each engine samples from.
         settings: Corrections.
         kept: Which coordinates of the gradient to return.
+
+    Returns:
+        The gradient on policy, under ``ON_POLICY``, and what every estimator adds to it, under engine and correction;
+        and by engine its K3 and the share of responses that it never gives.
     """
     log_prob = _log_prob(lambda ids: policy(ids).logits, responses.token_ids)
     old, mask = log_prob.detach(), responses.response_mask
@@ -167,26 +175,27 @@ def gradients(
         parts = torch.autograd.grad(loss, list(policy.parameters()), retain_graph=True)
         return torch.cat([part.flatten() for part in parts])[kept]
 
-    found, k3 = {ON_POLICY: gradient(mask.float())}, {}
+    found, mismatch = {ON_POLICY: gradient(mask.float())}, {}
     for engine, logits in engines.items():
         with torch.no_grad():
             rollout = _log_prob(logits, responses.token_ids)
         log_ratio = (rollout - old).masked_fill(~mask, 0.0)
         chance = log_ratio.sum(1, keepdim=True).exp()  # of the engine to sample this response, over the policy's
         of_token = (-log_ratio).expm1() + log_ratio
-        k3[engine] = (chance * of_token.where(chance > 0, 0.0)).sum() / (chance * mask).sum()
+        k3 = (chance * of_token.where(chance > 0, 0.0)).sum() / (chance * mask).sum()
+        mismatch[engine] = torch.stack([k3, (chance == 0).float().mean()])
         for name, chosen in settings.items():
             weight = mask.float() if chosen is None else importance_weights(old, rollout, mask, **chosen).weight
             found[engine, name] = gradient(chance * weight - mask.float())
-    return found, k3
+    return found, mismatch
 
 
 def _log_prob(logits: Logits, token_ids: Tensor) -> Tensor:
     return token_log_probs(logits(token_ids[:, :-1]), token_ids[:, 1:])
 
 
-def relative_length(errors: Tensor, gradients: Tensor) -> tuple[float, float]:
-    """Length of one expectation over that of another, from samples of both, and its standard error.
+def relative_length(errors: Tensor, gradients: Tensor) -> tuple[float, float, float]:
+    """Length of one expectation over that of another, from samples of both, and two standard errors about it.
 
     The square of a sample mean's length is too large by chance alone; products of different batches are not.
 
@@ -195,19 +204,22 @@ def relative_length(errors: Tensor, gradients: Tensor) -> tuple[float, float]:
         gradients: The same for the other.
 
     Example:
-        >>> relative_length(torch.full((5, 2), 0.3), torch.ones(5, 2))
-        (0.3000..., 0.0)
+        >>> relative_length(torch.full((5, 2), 0.25), torch.ones(5, 2))
+        (0.25, 0.25, 0.25)
     """
     inner = [(x.double() @ x.double().T) for x in (errors, gradients)]
     everything = torch.ones(len(errors), dtype=torch.bool)
+    square = _ratio(inner, everything)
     without = torch.stack([_ratio(inner, everything.index_fill(0, torch.tensor(i), False)) for i in range(len(errors))])
-    spread = (len(without) - 1) * (without - without.mean()).square().mean()
-    return float(_ratio(inner, everything)), round(float(spread.sqrt()), 6)
+    error = ((len(without) - 1) * (without - without.mean()).square().mean()).sqrt()
+    around = torch.stack([square, square - 2 * error, square + 2 * error])
+    length, low, high = around.clamp(min=0.0).sqrt().tolist()
+    return length, low, high
 
 
 def _ratio(inner: list[Tensor], batches: Tensor) -> Tensor:
     above, below = (x[batches][:, batches] for x in inner)
-    return ((above.sum() - above.trace()).clamp(min=0.0) / (below.sum() - below.trace())).sqrt()
+    return (above.sum() - above.trace()) / (below.sum() - below.trace())
 
 
 def _coordinates(policy: nn.Module) -> Tensor:

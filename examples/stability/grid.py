@@ -10,7 +10,8 @@ ENGINES = {
     "bf16": ("experiment=stability", "rollout=bf16"),
     "int8": ("experiment=stability", "rollout=int8"),
     "int4": ("experiment=stability", "rollout=int4"),
-    "stale": ("experiment=stability_stale",),
+    "stale_8": ("experiment=stability_stale",),
+    "stale_16": ("experiment=stability_stale", "actor_rollout_ref.rollout.engine.every=16"),
 }
 """Hydra's overrides of each engine."""
 UNCORRECTED = "monitor"

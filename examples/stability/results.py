@@ -123,3 +123,17 @@ def band(runs: Iterable[Sequence[Row]], column: str) -> list[tuple[float, float,
             if column in row:
                 values.setdefault(row["step"], []).append(row[column])
     return [(step, min(at), median(at), max(at)) for step, at in sorted(values.items())]
+
+
+def averaged(rows: Sequence[Row], column: str, window: int) -> list[Row]:
+    """The mean of a column over each so many steps, at the last of them.
+
+    Example:
+        >>> averaged([{"step": step, "k3": step / 10} for step in (1, 2, 3, 4)], "k3", window=2)
+        [{'step': 2, 'k3': 0.15}, {'step': 4, 'k3': 0.35}]
+    """
+    values: dict[int, list[float]] = {}
+    for row in rows:
+        if column in row:
+            values.setdefault(math.ceil(row["step"] / window) * window, []).append(row[column])
+    return [{"step": step, column: round(mean(at), 12)} for step, at in values.items()]

@@ -41,8 +41,8 @@ def all_tables(results: Results, gradients: Path) -> str:
          "RolloutISHealth warns of, and the first evaluation under half of the best before it.", warnings(cells)),
         ("Effective sample size of the weights that multiply the loss, and share of masked tokens, by length times K3 "
          "of the step, nats a response.", by_product(cells)),
-        ("Error of the expected gradient, over the length of the gradient on policy, with its standard error.",
-         biases(gradients)),
+        ("Error of the expected gradient, over the length of the gradient on policy, and two standard errors about it. "
+         "Unseen: share of the responses on policy that the engine never gives.", biases(gradients)),
     )  # fmt: skip
     return "\n".join(f"{sentence}\n\n{table}" for sentence, table in parts)
 
@@ -90,14 +90,15 @@ def biases(file: Path) -> str:
     rows = list(csv.DictReader(file.read_text().splitlines()))
     corrections = list(dict.fromkeys(row["correction"] for row in rows))
     lines = [
-        (
-            engine,
-            k3,
-            *(f"{float(row['bias']):.3f} ± {float(row['error']):.3f}" for row in rows if row["engine"] == engine),
-        )
-        for engine, k3 in dict.fromkeys((row["engine"], row["k3"]) for row in rows)
+        (engine, k3, f"{float(unseen):.1%}", *(_bias(row) for row in rows if row["engine"] == engine))
+        for engine, k3, unseen in dict.fromkeys((row["engine"], row["k3"], row["unseen"]) for row in rows)
     ]
-    return _table(("engine", "K3", *corrections), lines)
+    return _table(("engine", "K3", "unseen", *corrections), lines)
+
+
+def _bias(row: dict[str, str]) -> str:
+    middle, low, high = (f"{float(row[name]):.2f}" for name in ("bias", "low", "high"))
+    return middle if low == high else f"{middle} ({low} to {high})"
 
 
 def half_lost(rows: Sequence[Row]) -> float | None:
