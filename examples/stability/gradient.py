@@ -64,11 +64,9 @@ class Measured(NamedTuple):
 
 def main(batches: int = 96) -> None:
     torch.set_num_threads(1)
+    rows = [[*row[:2], *(f"{number:.3g}" for number in row[2:])] for row in measure(batches)]
     with FILE.open("w", newline="") as lines:
-        writer = csv.writer(lines, lineterminator="\n")
-        writer.writerow(Measured._fields)
-        for row in measure(batches):
-            writer.writerow([*row[:2], *(f"{number:.3g}" for number in row[2:])])
+        csv.writer(lines, lineterminator="\n").writerows([Measured._fields, *rows])
 
 
 def measure(batches: int, sequences: int = 64, updates: int = UPDATES) -> list[Measured]:
