@@ -13,6 +13,7 @@ A file holds one JSON object a response, with the lists ``rollout_logprobs`` (as
 
 import argparse
 import json
+import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,8 @@ from lightning_rollout_is.hydra_store import conf_directory
 RECORDED = Path(__file__).parents[1] / "tests" / "real_rollouts" / "data"
 PRESETS = ("token_truncate", "token_mask", "asymmetric", "sequence_truncate", "sequence_mask", "geometric_mask")
 LENGTHS = (1, 4, 16, 32, 48)
-VERDICTS = ["engine", "rules", "presets"]
+QUANTILES = ("p01", "p05", "p50", "p95", "p99")
+VERDICTS = "Rules of RolloutISHealth that are broken, and under which presets"
 FACTOR_OF_2 = RolloutISConfig(2.0, rollout_is_level="sequence", rollout_is_mode="mask")
 
 
@@ -40,7 +42,7 @@ class Engine(NamedTuple):
     log_ratio: torch.Tensor
     """Of each token, nats."""
     values: dict[str, dict[str, float]]
-    """Statistics by preset, by length that the responses are cut to, and without any bounds ("raw")."""
+    """By preset, by length that the responses are cut to, and without any bounds ("raw")."""
 
 
 class Column(NamedTuple):
@@ -68,15 +70,12 @@ TABLES = {
         Column("KL", "token_truncate", "mismatch_kl", ".2g"),
         Column("+-", "token_truncate", "mismatch_kl_stderr", ".2g"),
         Column("K3", "token_truncate", "mismatch_k3_kl", ".2g"),
-        Column("mean |p - q|", "token_truncate", "mismatch_probs_diff_mean", ".2g"),
-        Column("largest |p - q|", "token_truncate", "mismatch_probs_diff_max", ".2g"),
+        Column("mean |p-q|", "token_truncate", "mismatch_probs_diff_mean", ".2g"),
+        Column("largest |p-q|", "token_truncate", "mismatch_probs_diff_max", ".2g"),
         Column("confident, not shared", "token_truncate", "mismatch_confident_disagreement_fraction", ".1%"),
     ),
     "Quantiles of the log ratio, nats": (
-        *(
-            Column(quantile, "token_truncate", f"mismatch_log_ratio_{quantile}", ".2g")
-            for quantile in ("p01", "p05", "p50", "p95", "p99")
-        ),
+        *(Column(name, "token_truncate", f"mismatch_log_ratio_{name}", ".2g") for name in QUANTILES),
         Column("largest", "raw", "largest_log_ratio", ".3g"),
     ),
     "Perplexity, and mean |log ratio| in three tenths of the response": (
@@ -118,7 +117,7 @@ def main():
     show = print_markdown if options.markdown else print_table
     for title, columns in TABLES.items():
         show(title, ["engine", *(column.heading for column in columns)], cells(engines, columns))
-    show("Rules of RolloutISHealth that are broken, and under which presets", VERDICTS, verdicts(engines))
+    show(VERDICTS, ["engine", "rules", "presets"], verdicts(engines))
     if options.figure:
         draw(engines, options.figure)
         print(f"figure: {options.figure}")
@@ -179,23 +178,28 @@ def cells(engines, columns):
 
 
 def verdicts(engines):
-    """Engine, the rules that one point of it breaks, and the presets under which it does."""
-    found = {}
-    for engine in engines:
-        for preset in PRESETS:
-            rules = ", ".join(finding.rule for finding in check(engine.values[preset], prefix=""))
-            found.setdefault((engine.name, rules), []).append(preset)
-    told = {key: presets for key, presets in found.items() if key[1] or presets == list(PRESETS)}
-    return [[name, rules or "none", ", ".join(presets)] for (name, rules), presets in told.items()]
+    """Engine, rules that one point of it breaks, and the presets under which it does."""
+    return [[engine.name, *row] for engine in engines for row in broken_rules(engine) or [["none", "any"]]]
+
+
+def broken_rules(engine):
+    presets_of = {}
+    for preset in PRESETS:
+        for finding in check(engine.values[preset], prefix=""):
+            presets_of.setdefault(finding.rule, []).append(preset)
+    together = {}
+    for rule, presets in presets_of.items():
+        together.setdefault("every" if len(presets) == len(PRESETS) else ", ".join(presets), []).append(rule)
+    return [[", ".join(rules), presets] for presets, rules in together.items()]
 
 
 def print_table(title, header, rows):
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for number, heading in enumerate(header):
-        numbers = number > 0 and header is not VERDICTS
+    numbers = {} if title == VERDICTS else {"justify": "right", "no_wrap": True}
+    for heading in header:
         words = heading.replace("_", " ")
-        longest = max(map(len, words.split()))
-        table.add_column(words, justify="right" if numbers else "left", no_wrap=number == 0, min_width=longest)
+        table.add_column(textwrap.fill(words, max(map(len, words.split()))), **numbers)
+    table.columns[0].justify, table.columns[0].no_wrap = "left", True
     for row in rows:
         table.add_row(*row)
     Console().print(table, "")
@@ -203,7 +207,8 @@ def print_table(title, header, rows):
 
 def print_markdown(title, header, rows):
     header = [heading.replace("|", r"\|") for heading in header]
-    lines = [header, ["---"] * len(header), *rows]
+    rule = ["---", *["---" if title == VERDICTS else "---:"] * (len(header) - 1)]
+    lines = [header, rule, *rows]
     print(f"**{title}**\n", *("| " + " | ".join(line) + " |" for line in lines), "", sep="\n")
 
 
@@ -212,7 +217,7 @@ def draw(engines, path):
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(17, 5), layout="constrained")
+    figure = Figure(figsize=(13, 4.4), layout="constrained")
     spread, by_length, preset_map = figure.subplots(1, 3, width_ratios=(4, 4, 5))
     for rank, engine in enumerate(engines):
         style = {"label": engine.name, "color": colormaps["turbo"](0.05 + 0.9 * rank / max(len(engines) - 1, 1))}
@@ -222,15 +227,15 @@ def draw(engines, path):
         by_length.plot(LENGTHS, outside, marker="o", **style)
     spread.set(title="Tokens whose |log ratio| is at least x", xlabel="x, nats", ylabel="share of tokens")
     by_length.set(
-        title="Responses whose weight lies outside [1/2, 2]", xlabel="tokens of each response", ylabel="share"
+        title="Responses with a weight outside [1/2, 2]", xlabel="tokens of each", ylabel="share of responses"
     )
+    by_length.legend(fontsize="small", loc=(0.42, 0.41))
     draw_presets(preset_map, engines)
-    figure.savefig(path, dpi=90)
+    figure.savefig(path, dpi=110)
 
 
 def draw_presets(axes, engines):
-    columns = TABLES[BOUNDED]
-    share = [[engine.values[key][statistic] for _, key, statistic, _ in columns] for engine in engines]
+    share = [[engine.values[key][statistic] for _, key, statistic, _ in TABLES[BOUNDED]] for engine in engines]
     axes.imshow(share, cmap="Reds", vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(len(PRESETS)), PRESETS, rotation=25, ha="right")
     axes.set_yticks(range(len(engines)), [engine.name for engine in engines])

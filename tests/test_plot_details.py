@@ -105,10 +105,11 @@ def test_a_fan_of_noise_stays_flat():
 
 
 def test_several_runs_have_a_fan_each():
-    fan = {f"mismatch_log_ratio_{at}": [value] * 2 for at, value in (("p01", -1.0), ("p50", 0.0), ("p99", 1.0))}
+    tails = {"p01": -1.0, "p05": -0.5, "p50": 0.0, "p95": 0.5, "p99": 1.0}
+    fan = {f"mismatch_log_ratio_{at}": [value] * 2 for at, value in tails.items()}
     axes = drawn(FAN, {"a": fan, "none": {}, "b": fan})
     assert [line.get_color() for line in axes.lines[:2]] == [COLORS[0], COLORS[2]]
-    assert len(axes.collections) == 2
+    assert [(band.get_paths()[0].get_extents().y0) for band in axes.collections] == [-1.0, -1.0]
 
 
 def test_the_profile_has_both_ends_of_the_run():
@@ -174,9 +175,14 @@ def test_a_plot_of_nothing_says_so(detail):
     assert not axes.lines
 
 
-def test_a_weight_below_the_axis_of_chi_square_lies_at_its_foot():
-    axes = drawn("Chi-square (log scale)", {"": {"mismatch_chi2_token": [-1e-3, 0.5]}})
-    assert lines(axes)["tokens"] == [1e-6, 0.5]
+def test_chi_square_may_be_negative_or_enormous():
+    axes = drawn(
+        "Chi-square (log scale)", {"": {"mismatch_chi2_token": [-1e-3, 0.5], "mismatch_chi2_seq": [-0.5, 1e17]}}
+    )
+    assert lines(axes)["tokens"] == [-1e-3, 0.5]
+    assert axes.get_yscale() == "symlog"
+    low, high = axes.get_ylim()
+    assert low < -0.5 < 1e17 < high
 
 
 def test_details_of_a_folder_are_drawn(tmp_path):
@@ -192,3 +198,10 @@ def test_an_envelope_of_a_long_run_keeps_its_extremes():
     assert len(steps) == len(bottom) == len(top) == 100
     assert (min(bottom), max(top)) == (-9.0, 9.0)
     assert bottom.index(-9.0) == 777 * 100 // length
+
+
+@pytest.mark.parametrize("limit", [2, 100])
+def test_an_envelope_leaves_out_what_is_no_number(limit):
+    low = Curve(range(5), [math.nan, 0.0, -math.inf, -1.0, 0.0])
+    high = Curve(range(5), [1.0, math.nan, 1.0, 2.0, 3.0])
+    assert envelope(low, high, limit) == ([3, 4], [-1.0, 0.0], [2.0, 3.0])

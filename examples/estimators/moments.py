@@ -23,7 +23,7 @@ class Moments(NamedTuple):
     variance: Tensor
     """(worlds,): trace of the covariance."""
     ess: Tensor
-    """(worlds,): effective sample size of the applied weights over tokens, share; NaN if every weight is 0."""
+    """(worlds,): effective sample size of the applied weights over tokens, share; 0 if every weight is."""
 
 
 class Summary(NamedTuple):
@@ -69,7 +69,7 @@ def moments(worlds: Worlds, settings: Settings) -> Moments:
     variance = (chance * gradient.square().sum(-1)).sum(1) - mean.square().sum(-1)
     mask = worlds.responses.mask.double().expand_as(weight)
     tokens, first, second = ((chance * x.sum(-1)).sum(1) for x in (mask, weight, weight.square()))
-    return Moments(mean, variance, first.square() / (second * tokens))
+    return Moments(mean, variance, first.square() / (second * tokens).where(first > 0.0, 1.0))
 
 
 def summary(found: Moments, on_policy: Moments) -> Summary:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from .moments import Moments, Settings, Summary, gradients, mismatch, moments, summary
-from .worlds import Worlds, draw, faulty, probability, responses_of, worlds_of
+from .moments import Settings, Summary, gradients, mismatch, moments, summary
+from .worlds import Draw, Responses, Worlds, draw, faulty, filtered, probability, responses_of, worlds_of
 
 WORLDS = 99
 SIZES = {"small": 1 / 100, "medium": 1 / 10, "large": 2 / 5}
@@ -47,20 +47,27 @@ UNBOUNDED = [NONE, *((level, "no bound") for level in ("token", "geometric", "se
 
 def documented(size: float) -> Worlds:
     """99 worlds of at most three tokens out of ``a``, ``b`` and the end."""
-    responses = responses_of(".ab", 3)
-    return worlds_of(responses, [draw(seed, responses) for seed in range(WORLDS)], size)
+    return worlds_of(*_drawn(".ab", 3, WORLDS), size)
 
 
 def of_length(length: int, size: float) -> Worlds:
     """33 worlds whose responses all have one length, of ``a`` and ``b``."""
-    responses = responses_of("ab", length)
-    return worlds_of(responses, [draw(seed, responses) for seed in range(WORLDS_PER_LENGTH)], size)
+    return worlds_of(*_drawn("ab", length, WORLDS_PER_LENGTH), size)
 
 
 def with_a_fault() -> Worlds:
     """99 worlds where the engine samples a token that is all but impossible to the trainer."""
-    responses = responses_of(".ab", 3)
-    return faulty(responses, [draw(seed, responses) for seed in range(WORLDS)])
+    return faulty(*_drawn(".ab", 3, WORLDS))
+
+
+def with_a_filter() -> Worlds:
+    """99 worlds where the engine never samples the least likely token."""
+    return filtered(*_drawn(".ab", 3, WORLDS))
+
+
+def _drawn(tokens: str, longest: int, worlds: int) -> tuple[Responses, list[Draw]]:
+    responses = responses_of(tokens, longest)
+    return responses, [draw(seed, responses) for seed in range(worlds)]
 
 
 def summaries(worlds: Worlds, chosen: Iterable[Estimator] = tuple(ESTIMATORS)) -> dict[Estimator, Summary]:
@@ -71,7 +78,7 @@ def summaries(worlds: Worlds, chosen: Iterable[Estimator] = tuple(ESTIMATORS)) -
 def all_tables() -> str:
     found = {name: summaries(documented(size)) for name, size in SIZES.items()}
     of_levels = [levels(found, *pair) for pair in PAIRS]
-    return "\n".join([sizes(), *of_levels, orders(found), batches(), lengths(), veto(), aggregations()])
+    return "\n".join([sizes(), *of_levels, orders(found), batches(), lengths(), veto(), filters(), aggregations()])
 
 
 def sizes() -> str:
@@ -93,7 +100,7 @@ PAIRS: list[tuple[str, dict[str, Column]]] = [
     ),
     (
         "Cosine: between the expected gradient and the one on policy. "
-        "ESS: effective sample size of the weights that multiply the loss, over tokens. A dash: nothing is left.",
+        "ESS: effective sample size of the weights that multiply the loss, over tokens. A dash: no gradient is left.",
         {"cosine": lambda s: s.cosine, "ESS": lambda s: s.ess},
     ),
 ]
@@ -151,20 +158,25 @@ def break_even(worlds: Worlds, other: Estimator) -> Tensor:
 
 def veto() -> str:
     worlds = with_a_fault()
-    on_policy, rows = moments(worlds.on_policy, None), [["none", "", figure(median(_bias(worlds, None))), ""]]
-    for key in UNBOUNDED[1:]:
-        of = [summary(_vetoed(worlds, key, threshold), on_policy).bias for threshold in (None, VETO)]
-        rows.append([*key, *(figure(median(bias)) for bias in of)])
+    on_policy = moments(worlds.on_policy, None)
+    rows = []
+    for key in UNBOUNDED:
+        of = [summary(moments(worlds, _with_veto(key, threshold)), on_policy).bias for threshold in (None, VETO)]
+        rows.append([key[0], *(figure(median(bias)) for bias in of)])
     title = "Bias where the engine samples, one time in five, a first token that has probability 1e-5 for the trainer."
-    return table(title, ["level", "mode", "no veto", f"veto at {VETO:g}"], rows)
+    return table(title, ["level, no bound", "no veto", f"veto at {VETO:g}"], rows)
 
 
-def _vetoed(worlds: Worlds, key: Estimator, threshold: float | None) -> Moments:
-    return moments(worlds, {**(ESTIMATORS[key] or {}), "veto": threshold})
+def _with_veto(key: Estimator, threshold: float | None) -> Settings:
+    settings = ESTIMATORS[key]
+    return None if settings is None else {**settings, "veto": threshold}
 
 
-def _bias(worlds: Worlds, settings: Settings) -> Tensor:
-    return summary(moments(worlds, settings), moments(worlds.on_policy, None)).bias
+def filters() -> str:
+    of = summaries(with_a_filter(), UNBOUNDED)
+    rows = [[key[0], *(figure(median(x)) for x in (found.bias, found.cosine))] for key, found in of.items()]
+    title = "Equal policies, but that the engine never samples the least likely of the three tokens."
+    return table(title, ["level, no bound", "bias", "cosine"], rows)
 
 
 def aggregations() -> str:

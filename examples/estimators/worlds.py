@@ -96,6 +96,13 @@ def faulty(responses: Responses, draws: Sequence[Draw], trained: float = 1e-5, s
     return _centred(equal._replace(train=train, rollout=rollout))
 
 
+def filtered(responses: Responses, draws: Sequence[Draw]) -> Worlds:
+    """Equal policies, but that the engine never samples the least likely token, as with top-k or top-p."""
+    equal = worlds_of(responses, draws, 0.0)
+    kept = equal.train.scatter(-1, equal.train.argmin(-1, keepdim=True), 0.0)
+    return equal._replace(rollout=_normalised(kept))
+
+
 def token_probability(policy: Tensor, responses: Responses) -> Tensor:
     """(worlds, responses, steps): of each token; 1 behind the end."""
     padded = torch.nn.functional.pad(policy, (0, 0, 0, 1), value=1.0)

@@ -34,8 +34,6 @@ def is_board(logger: Any) -> bool:
 
 def boards_of(trainer: Trainer) -> list[Board]:
     """The boards that this process writes to; none on other ranks."""
-    if not trainer.is_global_zero:
-        return []
     loggers = [logger for logger in trainer.loggers if is_board(logger)]
     return [board for logger in loggers if (board := _board(logger)) is not None]
 
@@ -44,6 +42,7 @@ def _board(logger: Any) -> Board | None:
     from torch.utils.tensorboard import SummaryWriter  # takes a second, which only a logger that needs it shall cost
 
     writer = logger.experiment
+    # Elsewhere than on the rank that writes, Lightning gives a writer that does nothing.
     if not isinstance(writer, SummaryWriter):
         return None
     return Board(logger, writer, tags_of(logger, [PROBE])[0].removesuffix(PROBE))

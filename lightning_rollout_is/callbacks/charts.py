@@ -61,28 +61,28 @@ OVERVIEW: tuple[Chart, ...] = (
             f"{LIMIT}rollout_is_veto_fraction_warning_high",
         ),
     ),
+    # TensorBoard puts bands after lines, the last one first.
     Bands(
-        "KL ± 2 standard errors, in its healthy band",
-        (
-            ("mismatch_kl", f"{LIMIT}mismatch_kl_minus_2_stderr", f"{LIMIT}mismatch_kl_plus_2_stderr"),
-            (f"{LIMIT}mismatch_kl_ideal", f"{LIMIT}mismatch_kl_healthy_low", f"{LIMIT}mismatch_kl_healthy_high"),
-        ),
+        "Perplexity ratio (band: 0.9 to 1.1)",
+        (("mismatch_ppl_ratio", f"{LIMIT}mismatch_ppl_ratio_healthy_low", f"{LIMIT}mismatch_ppl_ratio_healthy_high"),),
     ),
     Bands(
         "Mean weight (band: 0.5 to 2)",
         (("rollout_is_mean", f"{LIMIT}rollout_is_mean_warning_low", f"{LIMIT}rollout_is_mean_warning_high"),),
     ),
     Bands(
-        "Perplexity ratio (band: 0.9 to 1.1)",
-        (("mismatch_ppl_ratio", f"{LIMIT}mismatch_ppl_ratio_healthy_low", f"{LIMIT}mismatch_ppl_ratio_healthy_high"),),
+        "KL ± 2 standard errors, and its healthy band",
+        (
+            ("mismatch_kl", f"{LIMIT}mismatch_kl_minus_2_stderr", f"{LIMIT}mismatch_kl_plus_2_stderr"),
+            (f"{LIMIT}mismatch_kl_ideal", f"{LIMIT}mismatch_kl_healthy_low", f"{LIMIT}mismatch_kl_healthy_high"),
+        ),
     ),
     Bands(
-        "Log ratio: p5 to p95, p1 to p99, healthy band",
+        "Log ratio: p1 to p99, and its healthy band",
         (
-            ("mismatch_log_ratio_p50", "mismatch_log_ratio_p05", "mismatch_log_ratio_p95"),
-            (f"{LIMIT}mismatch_log_ratio_ideal", "mismatch_log_ratio_p01", "mismatch_log_ratio_p99"),
+            ("mismatch_log_ratio_p50", "mismatch_log_ratio_p01", "mismatch_log_ratio_p99"),
             (
-                f"{LIMIT}mismatch_log_ratio_equal",
+                f"{LIMIT}mismatch_log_ratio_ideal",
                 f"{LIMIT}mismatch_log_ratio_p50_healthy_low",
                 f"{LIMIT}mismatch_log_ratio_p50_healthy_high",
             ),
@@ -110,6 +110,13 @@ DETAILS: tuple[Chart, ...] = (
     Lines("Chi-square, tokens", ("mismatch_chi2_token",)),
     Lines("Confident disagreement, share of tokens", ("mismatch_confident_disagreement_fraction",)),
     Lines("Importance weight: smallest, largest", ("rollout_is_min", "rollout_is_max")),
+    Bands(
+        "Log ratio: p5 to p95, and p1 to p99",
+        (
+            ("mismatch_log_ratio_p50", "mismatch_log_ratio_p05", "mismatch_log_ratio_p95"),
+            (f"{LIMIT}mismatch_log_ratio_ideal", "mismatch_log_ratio_p01", "mismatch_log_ratio_p99"),
+        ),
+    ),
     Bands(
         "Applied weight, mean (band: 0.5 to 2)",
         (("rollout_is_applied_mean", f"{LIMIT}rollout_is_mean_warning_low", f"{LIMIT}rollout_is_mean_warning_high"),),

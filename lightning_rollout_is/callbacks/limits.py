@@ -13,8 +13,8 @@ Values = Mapping[str, float]
 
 SPREAD = math.sqrt(2 * RANGES["mismatch_k3_kl"].healthy[1])
 """Standard deviation of the log ratio at which K3 stops being healthy: for small ones K3 is half their variance."""
-NINETY_PERCENT = 1.645 * SPREAD
-"""Nine of ten log ratios of that spread are within this of 0, if they are normal."""
+P99 = 2.326 * SPREAD
+"""98% of log ratios of that spread are within this of 0, if they are normal."""
 MEAN_DISTANCE = math.sqrt(2 / math.pi) * SPREAD
 """Mean of their absolute values."""
 
@@ -58,8 +58,7 @@ LIMITS: dict[str, Limit] = {
     **_ends("mismatch_ppl_ratio", *RANGES["mismatch_ppl_ratio"].healthy, "healthy"),
     **_ends("rollout_is_veto_fraction", *RANGES["rollout_is_veto_fraction"].warning, "warning"),
     "mismatch_log_ratio_ideal": Limit("mismatch_log_ratio_p50", _always(0.0)),
-    "mismatch_log_ratio_equal": Limit("mismatch_log_ratio_p50", _always(0.0)),
-    **_ends("mismatch_log_ratio_p50", -NINETY_PERCENT, NINETY_PERCENT, "healthy"),
+    **_ends("mismatch_log_ratio_p50", -P99, P99, "healthy"),
     **_ends("mismatch_abs_log_ratio_decile_01", -math.inf, MEAN_DISTANCE, "healthy"),
 }
 """By name without prefix."""

@@ -34,7 +34,6 @@ class Outlets:
         self._panels = Panels() if tensorboard_page else None
         self._curves = Curves(flush_seconds)
         self._histograms = Histograms(histogram_every_n_steps)
-        self._begun = False
 
     @property
     def page(self) -> Page | None:
@@ -57,7 +56,6 @@ class Outlets:
 
     def begin(self) -> None:
         """Begin a run."""
-        self._begun = False
         self._histograms.begin()
         if self._panels is not None:
             self._panels.begin()
@@ -71,7 +69,6 @@ class Outlets:
         beside = None if self._panels is None else self._panels.beside(reading.numbers, point.prefix, point.step)
         if not self._curves.add(trainer, reading.scalars, reading.numbers, point.step, beside):
             return False
-        self._begun = True
         self._bar.show(trainer, reading.numbers)
         self._histograms.add(trainer, reading.histograms, point.step)
         return True
@@ -87,9 +84,7 @@ class Outlets:
                 self._panels.add(trainer, written, point.metrics.config)
 
     def end(self, trainer: Trainer) -> None:
-        """Write what only the last point of a run decides; nothing where there was no point."""
-        if not self._begun:
-            return
+        """Write what only the last point of a run decides."""
         self._histograms.end(trainer)
         if self._panels is not None:
             self._panels.end(trainer)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from lightning.pytorch import Trainer
@@ -21,17 +20,17 @@ class Page:
 
     Args:
         prefix: What the keys of the statistics begin with.
-        numbers: A point's values by key. A chart is on the page if its first curve has a value here.
+        keys: All of them. A chart is on the page if they include its first curve.
     """
 
-    def __init__(self, prefix: str, numbers: Mapping[str, float]) -> None:
-        defined = {key.removeprefix(prefix) for key, number in numbers.items() if math.isfinite(number)}
-        groups = {name.partition("/")[0] for name in defined if "/" in name}
+    def __init__(self, prefix: str, keys: Iterable[str]) -> None:
+        names = {key.removeprefix(prefix) for key in keys}
+        groups = {name.partition("/")[0] for name in names if "/" in name}
         self.prefix = prefix
         # The charts of a page that two runs share are merged where they are equal, so they do not depend on which of
         # their curves a run has.
         self.charts = {
-            words: [chart for chart in charts if (first := first_of(chart)) in defined or first.startswith(LIMIT)]
+            words: [chart for chart in charts if (first := first_of(chart)) in names or first.startswith(LIMIT)]
             for words, charts in {"": OVERVIEW, ", details": DETAILS}.items()
         }
         self.groups = {name: title for name, title in GROUPED.items() if name in groups}

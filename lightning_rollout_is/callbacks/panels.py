@@ -50,7 +50,7 @@ class Panels:
     def add(self, trainer: Trainer, point: WrittenPoint, config: RolloutISConfig) -> None:
         """Take a point of which every observer has been told."""
         if self.page is None:
-            self.page = Page(point.prefix, point.numbers)
+            self.page = Page(point.prefix, point.numbers.keys())
             self._introduce(trainer, point, config)
         self._point = point
         said = {*self._standing.outside, *(finding.rule for finding in _findings(trainer, point.prefix))}

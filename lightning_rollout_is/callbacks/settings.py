@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lightning_rollout_is.callbacks.boards import Board
 from lightning_rollout_is.config import RolloutISConfig
-
-SECRET = re.compile(r"(password|passwd|secret|api_?key|(access|auth|api)_?token)$", re.IGNORECASE)
-"""Settings whose value must not lie on a page."""
-
+from lightning_rollout_is.report.configuration import SECRET
 
 ENGINE = "actor_rollout_ref.rollout.name"
 """Where verl names the rollout engine."""
+
+
+def plain(value: Any) -> float | str:
+    """A number, or text as YAML has it: TensorBoard would show a truth value as 1.0000.
+
+    Example:
+        >>> plain(True), plain(None), plain(2.0)
+        ('true', 'null', 2.0)
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return value if isinstance(value, int | float) else str(value)
 
 
 def settings_of(board: Board, config: RolloutISConfig) -> dict[str, Any]:
@@ -27,7 +35,7 @@ def settings_of(board: Board, config: RolloutISConfig) -> dict[str, Any]:
     Returns:
         Numbers, text and truth values by dotted key.
     """
-    algorithm = {f"algorithm.{name}": value for name, value in vars(config).items()}
+    algorithm = _algorithm(config)
     rest = {key: value for key, value in _flat(board.logger.hparams) if key not in algorithm}
     return {key: "(hidden)" if SECRET.search(key) else value for key, value in {**algorithm, **rest}.items()}
 
@@ -46,12 +54,17 @@ def write_hyperparameters(board: Board, config: RolloutISConfig, metrics: Sequen
     """
     from torch.utils.tensorboard.summary import hparams
 
-    rest = {key: value for key, value in settings_of(board, config).items() if "." not in key or key == ENGINE}
-    shown = {key: _plain(value) for key, value in {**vars(config), **rest}.items()}
+    telling = {ENGINE, *_algorithm(config)}
+    settings = settings_of(board, config).items()
+    shown = {key: plain(value) for key, value in settings if key in telling or "." not in key}
     if board.writer.file_writer is not None:
         outcomes = dict.fromkeys(map(board.tag, metrics), 0.0)
         for summary in hparams(shown, outcomes):  # type: ignore[no-untyped-call]
             board.writer.file_writer.add_summary(summary)
+
+
+def _algorithm(config: RolloutISConfig) -> dict[str, Any]:
+    return {f"algorithm.{name}": value for name, value in vars(config).items()}
 
 
 def _flat(settings: Any, above: str = "") -> Iterator[tuple[str, Any]]:
@@ -60,9 +73,3 @@ def _flat(settings: Any, above: str = "") -> Iterator[tuple[str, Any]]:
             yield from _flat(value, f"{above}.{key}" if above else str(key))
     elif above:
         yield above, settings
-
-
-def _plain(value: Any) -> bool | float | str:
-    if isinstance(value, bool | int | float):
-        return value
-    return "null" if value is None else str(value)

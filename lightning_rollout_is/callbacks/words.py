@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lightning_rollout_is.callbacks.settings import plain
 from lightning_rollout_is.callbacks.standing import Standing, Value
 from lightning_rollout_is.config import RolloutISConfig
 from lightning_rollout_is.health import Finding
@@ -28,7 +29,7 @@ def configuration_words(config: RolloutISConfig, settings: Mapping[str, Any]) ->
         |---|---|
         | algorithm.rollout_is | true |
     """
-    rows = [f"| {key} | {_shown(value)} |" for key, value in settings.items()]
+    rows = [f"| {key} | {_cell(str(plain(value)))} |" for key, value in settings.items()]
     return "\n".join([_what_it_does(config), "", "| setting | |", "|---|---|", *rows])
 
 
@@ -87,13 +88,6 @@ def _what_it_does(config: RolloutISConfig) -> str:
     if config.applied:
         return f"The loss is **corrected**: importance weights multiply it, {how}."
     return f"The mismatch is **only monitored**: weights are measured {how}, and do not touch the loss."
-
-
-def _shown(value: Any) -> str:
-    """As YAML would have it."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return _cell(str(value))
 
 
 def _cell(text: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lightning_rollout_is.engines.fast_folder import FAST_FOLDER
 from lightning_rollout_is.engines.interface import Completion
 from lightning_rollout_is.engines.llama_spec import llama_spec, token_strings
 from lightning_rollout_is.engines.optional import require
@@ -16,9 +16,6 @@ from lightning_rollout_is.engines.seeds import stream_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-# A refresh goes through files; memory-backed ones where the system has them.
-FAST_FOLDER = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
 
 
 class CTranslate2Engine:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightning_rollout_is.engines.optional import require
+from lightning_rollout_is.engines.plain_llama import require_plain_llama
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig, PreTrainedModel
@@ -26,7 +27,7 @@ def llama_spec(policy: PreTrainedModel) -> Any:
         ImportError: ctranslate2 is not installed.
         ValueError: The model has a part that this map does not know.
     """
-    _require_plain_llama(policy.config)
+    require_plain_llama(policy.config, "CTranslate2Engine")
     specs = require("ctranslate2.specs", extra="ctranslate2")
     spec = _empty_spec(specs, policy.config)
     weights = {name: tensor.detach().float().cpu().numpy() for name, tensor in policy.state_dict().items()}
@@ -88,20 +89,3 @@ def _fill_vocabulary(spec: Any, config: LlamaConfig) -> None:
     spec.config.bos_token = tokens[config.bos_token_id]
     spec.config.eos_token = tokens[config.eos_token_id]
     spec.config.unk_token = tokens[config.pad_token_id]
-
-
-def _require_plain_llama(config: LlamaConfig) -> None:
-    head_width = config.hidden_size // config.num_attention_heads
-    found = {
-        f"model_type = {config.model_type!r}": config.model_type != "llama",
-        "attention biases": getattr(config, "attention_bias", False),
-        "feed-forward biases": getattr(config, "mlp_bias", False),
-        f"head_dim = {getattr(config, 'head_dim', head_width)}": getattr(config, "head_dim", head_width) != head_width,
-        "scaled rotary positions": config.rope_parameters.get("rope_type", "default") != "default",
-    }
-    unknown = [part for part, present in found.items() if present]
-    if unknown:
-        raise ValueError(
-            f"CTranslate2Engine maps plain Llama models and found {', '.join(unknown)}; "
-            "take TransformersEngine for this policy"
-        )

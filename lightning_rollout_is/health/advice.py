@@ -15,7 +15,8 @@ class Advice(NamedTuple):
 
 LOG_PROBS = "actor_rollout_ref.rollout.calculate_log_probs: true"
 GEOMETRIC = (
-    "algorithm.rollout_is_level: geometric with algorithm.rollout_is_threshold: 1.001 (algorithm=geometric_mask)"
+    "algorithm.rollout_is_level: geometric with algorithm.rollout_is_threshold: 1.001 (algorithm=geometric_mask; for "
+    "long responses of engines that agree closely: look at rollout_is_masked_fraction, it drops most of short ones)"
 )
 APART = "the engine is coarsely quantised, or of low precision"
 STALE = "the engine's weights are stale: they are synchronised too seldom, or the synchronisation fails"

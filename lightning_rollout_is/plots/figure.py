@@ -48,9 +48,10 @@ DETAILS: tuple[Plot, ...] = (
     Panel(
         "Chi-square (log scale)",
         {"mismatch_chi2_token": "tokens", "mismatch_chi2_seq": "sequences"},
-        (1e-5, 2.0),
+        (-0.01, 2.0),
+        ideal=0.0,
         logarithmic=True,
-        floor=1e-6,
+        linear_within=0.01,
     ),
     Panel(
         "Confident disagreement",

@@ -43,8 +43,8 @@ class Panel(NamedTuple):
     logarithmic: bool = False
     fallback: str = ""
     """What to write where no curve exists."""
-    floor: float = FLOOR
-    """Where whatever is smaller lies on a logarithmic axis."""
+    linear_within: float = 0.0
+    """Up to which value, either way, a logarithmic axis is linear: for values that noise can make negative."""
 
     @property
     def healthy_range(self) -> HealthyRange | None:
@@ -58,7 +58,9 @@ class Panel(NamedTuple):
     def draw(self, axes: Axes, runs: Mapping[str, Curves]) -> None:
         """Draw all curves of one run, or the first curve of several; with a band of 95% where that is known."""
         axes.set_title(self.title)
-        if self.logarithmic:
+        if self.logarithmic and self.linear_within:
+            axes.set_yscale("symlog", linthresh=self.linear_within)
+        elif self.logarithmic:
             axes.set_yscale("log")
         drawn = list(self._drawn(runs))
         if not drawn:
@@ -83,7 +85,8 @@ class Panel(NamedTuple):
     def _line(self, axes: Axes, label: str, curve: Curve, number: int) -> list[float]:
         """Draw a curve and say how far it reaches."""
         shown = thinned(curve)
-        heights = [max(value, self.floor) for value in shown.values] if self.logarithmic else list(shown.values)
+        positive = self.logarithmic and not self.linear_within
+        heights = [max(value, FLOOR) for value in shown.values] if positive else list(shown.values)
         color, style, marker = color_of(number), style_of(number), "o" if len(shown.steps) == 1 else ""
         axes.plot(shown.steps, heights, label=label, color=color, linestyle=style, marker=marker)
         return heights
@@ -92,7 +95,7 @@ class Panel(NamedTuple):
         if not self.logarithmic:
             return heights_of(values, self.view)
         low, high = extent(values, self.view)
-        return max(low, self.floor) / 2, high * 2
+        return (low * 2 if self.linear_within else max(low, FLOOR) / 2), high * 2
 
 
 def _error_band(axes: Axes, curve: Curve, errors: Curve, color: str) -> list[float]:

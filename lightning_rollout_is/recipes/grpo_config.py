@@ -22,7 +22,7 @@ def grpo_from_config(cfg: DictConfig) -> GRPOModule:
 
     Args:
         cfg: ``policy``, ``task``, ``data``, ``actor_rollout_ref.{rollout,actor}``, ``algorithm`` and ``seed``, as
-            ``conf/train.yaml`` composes them.
+            ``conf/train.yaml`` composes them; and ``tokenizer``, for a policy whose tokens are not bytes.
 
     Raises:
         ValueError: A setting is not allowed; the message names the key.
@@ -36,6 +36,7 @@ def grpo_from_config(cfg: DictConfig) -> GRPOModule:
         n=rollout.n,
         temperature=rollout.temperature,
         filter_groups=algorithm.filter_groups,
+        tokenizer=instantiate(cfg.tokenizer) if "tokenizer" in cfg else None,
         **cfg.data,
     )
     actor: dict[Any, Any] = dict(cfg.actor_rollout_ref.actor)

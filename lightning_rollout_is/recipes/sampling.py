@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import torch
 
 from lightning_rollout_is.engines.interface import Completion, RolloutEngine
-from lightning_rollout_is.recipes.byte_tokens import decode_response, encode_prompt
+from lightning_rollout_is.recipes import byte_tokens
 from lightning_rollout_is.recipes.tasks.interface import Task, TaskItem
+from lightning_rollout_is.recipes.tokenizer import Tokenizer
 
 
 class Group(NamedTuple):
@@ -58,6 +59,7 @@ class GroupSampler:
         temperature: Sampling temperature.
         filter_groups: ``enable`` turns dynamic sampling on; ``max_num_gen_batches`` bounds the batches that are
             generated for one rollout.
+        tokenizer: Text to the policy's token ids and back; bytes by default.
 
     Raises:
         ValueError: A size is under 1, or dynamic sampling is not bounded.
@@ -73,9 +75,11 @@ class GroupSampler:
         max_response_length: int = 16,
         temperature: float = 1.0,
         filter_groups: Mapping[str, Any] | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         self.engine = engine
         self.task = task
+        self.tokenizer = byte_tokens if tokenizer is None else tokenizer
         self.n = require_at_least_one("actor_rollout_ref.rollout.n", n)
         self.train_batch_size = require_at_least_one("data.train_batch_size", train_batch_size)
         self.max_response_length = require_at_least_one("data.max_response_length", max_response_length)
@@ -103,7 +107,7 @@ class GroupSampler:
 
     def _generate(self, generator: torch.Generator) -> list[Group]:
         items = self.task.sample(self.train_batch_size, generator)
-        prompts = [encode_prompt(item.prompt) for item in items]
+        prompts = [self.tokenizer.encode_prompt(item.prompt) for item in items]
         repeated = [prompt for prompt in prompts for _ in range(self.n)]
         completions = self.engine.generate(repeated, self.max_response_length, self.temperature)
         return [
@@ -112,7 +116,7 @@ class GroupSampler:
         ]
 
     def _group(self, item: TaskItem, prompt: list[int], completions: list[Completion]) -> Group:
-        responses = [decode_response(completion.token_ids) for completion in completions]
+        responses = [self.tokenizer.decode_response(completion.token_ids) for completion in completions]
         return Group(prompt, completions, [self.task.score(item, response) for response in responses])
 
 

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from lightning_rollout_is.report.page import Judged, gravest_first, page
-from lightning_rollout_is.report.progress import reading
+from lightning_rollout_is.report.progress import reading, working
 from lightning_rollout_is.report.runs import Run, UnreadableError, folders_of_runs, names_of, read_run
 from lightning_rollout_is.report.terminal import write_summary
 from lightning_rollout_is.report.verdict import judge
@@ -43,9 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"not read: {message}\n")
     if not runs:
         return UNREAD
-    judged = gravest_first([Judged(run, judge(run)) for run in runs])
+    with working("judging", sys.stderr):
+        judged = gravest_first([Judged(run, judge(run)) for run in runs])
     write_summary(judged, sys.stdout)
-    written = _write(options.out, page(judged, unread, _version()))
+    with working("drawing", sys.stderr):
+        content = page(judged, unread, _version())
+    written = _write(options.out, content)
     if unread or not written:
         return UNREAD
     return UNHEALTHY if any(one.verdict.grade == "unhealthy" for one in judged) else 0

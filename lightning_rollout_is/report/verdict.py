@@ -51,7 +51,9 @@ def judge(run: Run, rules: Rules | None = None) -> Verdict:
     for metric, curve in sorted(run.mismatch.items(), key=lambda named: "/" in named[0]):
         found += _not_finite(metric, curve)
         whole = metric.partition("/")[0]
-        if whole in RANGES and whole not in {problem.metric for problem in found}:
+        # Nor does an incident that is over say all of a value.
+        told = {problem.metric for problem in found if problem.lasting or problem.grade == "unhealthy"}
+        if whole in RANGES and whole not in told:
             found += _outside(metric, finite_points(curve), RANGES[whole])
     found.sort(key=lambda problem: (problem.grade != "unhealthy", not problem.lasting))
     return Verdict(found[0].grade if found else "healthy", tuple(found))
@@ -104,7 +106,7 @@ def _from_rules(run: Run, rules: Rules) -> Iterator[Problem]:
         for finding in history.observe(step, scalars):
             held.setdefault(finding.rule, _Held(finding, finding, [])).add(finding, total - 1)
     lasting = {rule for rule, known in held.items() if known.lasts(total)}
-    for rule in sorted(held, key=lambda rule: (rule not in lasting, ORDER.index(rule))):
+    for rule in sorted(held, key=ORDER.index):
         known, share = held[rule], len(held[rule].places) / total
         first = known.first.since
         yield Problem(

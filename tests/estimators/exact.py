@@ -61,7 +61,12 @@ def probability(policy: Policy, trajectory: str) -> Fraction:
 
 def mean(policy: Policy, value: Callable[[str], Number]) -> Number:
     """Expectation over the trajectories of a policy."""
-    return sum(probability(policy, trajectory) * value(trajectory) for trajectory in TRAJECTORIES)
+    return sum(probability(policy, trajectory) * value(trajectory) for trajectory in possible(policy))
+
+
+def possible(policy: Policy) -> list[str]:
+    """What can be sampled at all: there is no ratio to the probability 0."""
+    return [trajectory for trajectory in TRAJECTORIES if probability(policy, trajectory)]
 
 
 def ratios(world: World, trajectory: str) -> list[Fraction]:
@@ -117,7 +122,7 @@ def estimate(world: World, trajectory: str, setting: Setting = NO_WEIGHT) -> Gra
 def expected(world: World, setting: Setting = NO_WEIGHT, per: Callable[[str], Number] = lambda _: 1) -> Gradient:
     """Mean estimate under the policy that samples, each trajectory's divided by ``per`` of it."""
     total: Gradient = {}
-    for trajectory in TRAJECTORIES:
+    for trajectory in possible(world.rollout):
         add(total, probability(world.rollout, trajectory) / per(trajectory), estimate(world, trajectory, setting))
     return total
 
@@ -128,10 +133,10 @@ def variance(world: World, setting: Setting = NO_WEIGHT) -> Number:
 
 
 def effective_sample_size(world: World, setting: Setting) -> float:
-    """Of the weights that multiply the loss, over tokens, as a share: E[w]^2 / E[w^2]; NaN if all are 0."""
+    """Of the weights that multiply the loss, over tokens, as a share: E[w]^2 / E[w^2]; 0 if all are 0."""
     first = mean(world.rollout, lambda t: sum(weights(world, t, setting)))
     second = mean(world.rollout, lambda t: sum(w**2 for w in weights(world, t, setting)))
-    return float(first) ** 2 / float(second * mean(world.rollout, len)) if second else math.nan
+    return float(first) ** 2 / float(second * mean(world.rollout, len)) if second else 0.0
 
 
 def square(gradient: Gradient) -> Number:

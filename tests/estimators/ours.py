@@ -36,11 +36,11 @@ class Batch(NamedTuple):
 class Tabular(RolloutISMixin, lightning.LightningModule):
     """Logits for each prefix."""
 
-    def __init__(self, policy: Policy, algorithm: dict[str, Any]) -> None:
+    def __init__(self, policy: Policy, algorithm: dict[str, Any], details: bool) -> None:
         super().__init__()
         rows = [[float(policy[prefix][token]) for token in TOKENS] for prefix in PREFIXES]
         self.logits = torch.nn.Parameter(torch.tensor(rows, dtype=torch.float64).log())
-        self.configure_rollout_is(algorithm)
+        self.configure_rollout_is(algorithm, details=details)
 
     def log_prob(self, batch: Batch) -> Tensor:
         return token_log_probs(self.logits[batch.prefix], batch.token)
@@ -86,11 +86,11 @@ def algorithm(setting: Setting) -> dict[str, Any]:
     }
 
 
-def tabular(policy: Policy, setting: Setting = NO_WEIGHT) -> Tabular:
+def tabular(policy: Policy, setting: Setting = NO_WEIGHT, details: bool = False) -> Tabular:
     with warnings.catch_warnings():
         # Thresholds without effect, and ones that bind on three tokens, are outside the recommended ranges.
         warnings.simplefilter("ignore", UserWarning)
-        return Tabular(policy, algorithm(setting))
+        return Tabular(policy, algorithm(setting), details)
 
 
 def estimate(module: Tabular, world: World, trajectory: str, mode: str = "seq-mean-token-sum") -> Gradient:

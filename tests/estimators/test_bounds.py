@@ -7,7 +7,7 @@ import pytest
 from tests.estimators import exact, ours, theory
 from tests.estimators.exact import PREFIXES, TOKENS, TRAJECTORIES, Setting, probability, ratios
 from tests.estimators.test_levels import expected
-from tests.estimators.worlds import SIZES, drawn
+from tests.estimators.worlds import SIZES, drawn, filtered
 
 UPPER, LOWER, VETO = Fraction(3, 2), Fraction(4, 5), Fraction(7, 10)
 WORLDS = [pytest.param(drawn(seed, SIZES["large"]), id=f"seed-{seed}") for seed in (0, 1)]
@@ -48,6 +48,17 @@ def test_bias_of_the_sequence_level(world, case):
     assert exact.square(bias) > Fraction(1, 10**4)
     assert exact.minus(bias, exact.bias(world, setting)) == {}
     ours.assert_close(expected(world, setting), exact.gradient_sum([(1, bias), (1, exact.expected(world.on_policy))]))
+
+
+def test_what_the_engine_never_samples_no_weight_brings_back():
+    world = filtered(drawn(0, Fraction(0)))
+    never = lost(
+        world.on_policy, lambda t: Fraction(0) if probability(world.rollout, t) else probability(world.train, t)
+    )
+    assert exact.square(never) > exact.square(exact.expected(world.on_policy)) / 100
+    assert exact.minus(never, exact.bias(world, Setting("sequence"))) == {}
+    right = exact.expected(world.on_policy)
+    ours.assert_close(expected(world, Setting("sequence")), exact.gradient_sum([(1, never), (1, right)]))
 
 
 def lost_tokens(world, part):

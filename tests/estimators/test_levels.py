@@ -18,7 +18,8 @@ def expected(world, setting, mode="seq-mean-token-sum"):
     """By the library: each trajectory in a batch of its own, summed with the probability that it is sampled."""
     module = ours.tabular(world.train, setting)
     return exact.gradient_sum(
-        (float(exact.probability(world.rollout, t)), ours.estimate(module, world, t, mode)) for t in TRAJECTORIES
+        (float(exact.probability(world.rollout, t)), ours.estimate(module, world, t, mode))
+        for t in exact.possible(world.rollout)
     )
 
 

@@ -134,6 +134,23 @@ def test_the_reference_entry_gives_these_weights_and_their_moments(setting):
 
 @pytest.mark.parametrize("layout", ["padded", "packed"])
 @pytest.mark.parametrize("setting", SETTINGS)
+def test_the_module_records_what_the_loss_was_multiplied_by(setting, layout):
+    batch, module = ours.batch_of(WORLD, BATCH), ours.tabular(WORLD.train, setting, details=True)
+    module.token_loss(batch.packed() if layout == "packed" else batch)
+    applied = per_token(lambda t: exact.weights(WORLD, t, setting))
+    values = {
+        "rollout_is_applied_mean": applied,
+        "rollout_is_applied_eff_sample_size": exact.effective_sample_size(WORLD, setting),
+        "mismatch_chi2_token": per_token(squared(raw("token"))) - 1,
+        "mismatch_chi2_seq": float(mean(WORLD.rollout, lambda t: math.prod(ratios(WORLD, t)) ** 2)) - 1,
+    }
+    recorded = module.rollout_is_metrics.compute()
+    for name, value in values.items():
+        assert recorded[f"mismatch/{name}"].item() == pytest.approx(value, rel=1e-9), name
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+@pytest.mark.parametrize("setting", SETTINGS)
 def test_one_step_on_it_is_the_expected_gradient(setting, layout):
     batch, module = ours.batch_of(WORLD, BATCH), ours.tabular(WORLD.train, setting)
     if layout == "packed":

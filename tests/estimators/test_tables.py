@@ -12,7 +12,7 @@ from examples.estimators import worlds as made
 from examples.estimators.__main__ import BEGIN, END, main
 from tests.estimators import exact
 from tests.estimators.exact import PREFIXES, TOKENS, TRAJECTORIES, Setting, World, mean, ratios
-from tests.estimators.worlds import centred, normalised, pushed
+from tests.estimators.worlds import centred, filtered, normalised, pushed
 
 PAGE = Path(__file__).parents[2] / "docs" / "estimators.md"
 RESPONSES = made.responses_of(TOKENS, 3)
@@ -88,6 +88,13 @@ def test_the_faulty_token_in_fractions(veto):
         worlds = tables.with_a_fault()
         found = moments.summary(moments.moments(worlds, settings), moments.moments(worlds.on_policy, None))
         assert_summary(found, 5, World(*first, rewards), settings)
+
+
+def test_the_filter_in_fractions():
+    found = tables.summaries(tables.with_a_filter(), tables.UNBOUNDED)
+    world = filtered(in_fractions(made.draw(8, RESPONSES), Fraction(0)))
+    for key in tables.UNBOUNDED:
+        assert_summary(found[key], 8, world, tables.ESTIMATORS[key])
 
 
 def faulty(odds, chance):

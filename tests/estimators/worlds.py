@@ -41,3 +41,12 @@ def mismatched_at(world: World, length: int) -> World:
     """The mismatch kept at one position alone, after prefixes of the given length."""
     rollout = {p: world.rollout[p] if len(p) == length else world.train[p] for p in PREFIXES}
     return world._replace(rollout=rollout)
+
+
+def filtered(world: World) -> World:
+    """Sampled from the training policy without the first of its least likely tokens after each prefix."""
+    rollout = {}
+    for prefix, chances in world.train.items():
+        least = min(chances, key=chances.__getitem__)
+        rollout[prefix] = normalised({t: Fraction(0) if t == least else p for t, p in chances.items()})
+    return world._replace(rollout=rollout)

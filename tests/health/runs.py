@@ -10,7 +10,9 @@ from tests.trainer.policy import Policy, rollout_batch
 from tests.trainer.runs import fit
 
 COUNT = "mismatch/health_findings"
-RULES = Rules(constant_shift=None, masked_fraction=None, jump=None, unchanged=None, recovery=2)
+RULES = Rules(
+    constant_shift=None, masked_fraction=None, applied_eff_sample_size=None, jump=None, unchanged=None, recovery=2
+)
 """What remains of a shift is the KL's own rule, and the mean's for a shift of a nat."""
 OK, SICK, WORSE = 0.0, 0.3, 1.0
 

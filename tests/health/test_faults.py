@@ -14,8 +14,9 @@ SHIFTS = {"constant_shift", "negative_kl"}
 SEEDS = range(8)
 
 
-def scalars(old, rollout, level="token", upper=2.0):
-    metrics = RolloutISMetrics({"rollout_is_threshold": upper, "rollout_is_level": level})
+def scalars(old, rollout, level="token", upper=2.0, mode="truncate"):
+    config = {"rollout_is_threshold": upper, "rollout_is_level": level, "rollout_is_mode": mode}
+    metrics = RolloutISMetrics(config, details=True)
     metrics.update(old, rollout, torch.ones_like(old))
     return {name: value.item() for name, value in metrics.compute().items()}
 
@@ -148,3 +149,70 @@ def test_one_impossible_token_is_no_saturation():
     old = log_prob.clone()
     old[0, 0] -= 30.0
     assert found(old, log_prob) == set()
+
+
+POSITION = torch.linspace(0.0, 1.0, LENGTH, dtype=torch.float64)[:, None]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("late", "grows"), [(0.0, False), (0.05, False), (0.5, True), (-0.5, False)])
+def test_faults_that_add_up_over_the_context_are_recognised(seed, late, grows):
+    """Logits with noise that grows along the response, or shrinks, or stays."""
+    clean = logits(seed)
+    noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(99 + seed), dtype=torch.float64)
+    spread = 0.05 + late * POSITION if late >= 0 else 0.05 - late * (1 - POSITION)
+    rollout = (clean + spread * noise).log_softmax(-1)
+    assert ("growing_with_position" in found(*sampled(rollout, seed, clean.log_softmax(-1), rollout))) == grows
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-4])
+def test_in_full_precision_nothing_grows_that_matters(scale):
+    clean = logits(0)
+    noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(99), dtype=torch.float64)
+    rollout = (clean + scale * POSITION**4 * noise).log_softmax(-1)
+    assert found(*sampled(rollout, 0, clean.log_softmax(-1), rollout)) == set()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_sure_policy_that_scores_another_context_is_contradicted(seed):
+    """A tenth of the positions is scored as if it were another, which a policy of peaked tokens shows at once."""
+    rollout = logits(seed, peakedness=6.0).log_softmax(-1)
+    elsewhere = rollout.roll(1, dims=1)
+    mixed = torch.where(torch.arange(LENGTH)[:, None] % 10 == 0, elsewhere, rollout)
+    assert "confident_disagreement" in found(*sampled(rollout, seed, mixed, rollout))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("scale", [0.1, 0.3])
+def test_a_sure_policy_with_noise_is_not(seed, scale):
+    clean = logits(seed, peakedness=6.0)
+    noisy = clean + scale * torch.randn(clean.shape, generator=torch.Generator().manual_seed(99 + seed))
+    rollout = noisy.log_softmax(-1)
+    assert "confident_disagreement" not in found(*sampled(rollout, seed, clean.log_softmax(-1), rollout))
+
+
+def test_weights_next_to_0_are_a_small_sample_though_the_clamp_hides_it():
+    """Nine of ten sequences hardly count: clamped to [0.2, 5] their weights look like others, applied they do not."""
+    old = torch.zeros(20, 8, dtype=torch.float64)
+    rollout = old.clone()
+    rollout[2:] += 1.0
+    rules = found(old, rollout, level="sequence", upper=5.0)
+    assert "applied_eff_sample_size" in rules
+    assert "eff_sample_size" not in rules
+
+
+def test_masking_nearly_all_leaves_a_small_sample():
+    old = torch.zeros(20, 8, dtype=torch.float64)
+    rollout = old.clone()
+    rollout[4:, :] += 0.8
+    assert found(old, rollout, mode="mask") >= {"masked_fraction", "applied_eff_sample_size"}
+    assert "applied_eff_sample_size" not in found(old, rollout)
+
+
+def test_weights_that_explode_are_too_large_a_chi_square():
+    old = torch.zeros(10, 10, dtype=torch.float64)
+    rollout = old.clone()
+    rollout[0, 0] = -3.0
+    assert "chi2_token" in found(old, rollout)
+    rollout[0, 0] = -2.0
+    assert "chi2_token" not in found(old, rollout)

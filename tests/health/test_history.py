@@ -56,6 +56,15 @@ def test_what_never_began_does_not_end():
     assert told([SICK, SICK, *[point()] * 20], patience=3) == []
 
 
+def test_open_episodes_have_been_told_of_and_are_not_over():
+    history = HealthHistory(Rules(**PLAIN, patience=2, recovery=2))
+    seen = []
+    for step, values in enumerate([point(), SICK, SICK, point(), SICK, point(), point()]):
+        history.observe(step, values)
+        seen.append(history.open)
+    assert seen == [{}, {}, {"kl": 1}, {"kl": 1}, {"kl": 1}, {"kl": 1}, {}]
+
+
 def test_a_finding_holds_since_the_first_point_without_a_break():
     history = HealthHistory(Rules(**PLAIN, patience=2))
     since = {}

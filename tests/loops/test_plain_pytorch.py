@@ -47,7 +47,7 @@ def by_hand(*inputs):
 
 
 def test_functions_and_metric_alone():
-    metrics = RolloutISMetrics(CONFIG)
+    metrics = RolloutISMetrics(CONFIG, details=True)
 
     def weights(*inputs):
         result = importance_weights(*inputs, **CONFIG.weight_options)

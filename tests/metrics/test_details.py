@@ -150,3 +150,12 @@ def test_lanes_of_an_accelerator_add_up_to_the_same(monkeypatch: pytest.MonkeyPa
     apart = metric_of([lay_out(batch)])
     assert values(apart) == pytest.approx(values(whole), rel=1e-12, nan_ok=True)
     assert apart.histograms_of(apart.packed) == whole.histograms_of(whole.packed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_one_sequence_has_no_standard_error(seed: int) -> None:
+    """Rounding leaves a residual of either sign, and dividing by 0 would make infinity of it."""
+    log_ratios = torch.randn(1, 7, generator=torch.Generator().manual_seed(seed)).tolist()
+    found = computed([lay_out(batch_of_log_ratios(log_ratios))])
+    assert math.isnan(found["mismatch_kl_stderr"])
+    assert math.isnan(found["rollout_is_mean_stderr"])

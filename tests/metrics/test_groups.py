@@ -145,3 +145,25 @@ def test_groups_without_a_declaration_are_refused() -> None:
 def test_bad_declarations_are_refused(names: Any) -> None:
     with pytest.raises(ValueError, match="groups = "):
         RolloutISMetrics(config_of(TOKEN), groups=names)
+
+
+@pytest.mark.parametrize("by_token", [False, True])
+def test_a_malformed_mask_spoils_its_own_group_alone(by_token: bool) -> None:
+    tensors = lay_out(batch_of_ratios([[1.0, 1.0], [2.0, 2.0]]))
+    mask = tensors.mask.double()
+    mask[0, 1] = 0.5
+    ids = torch.tensor([0, 1])
+    metric = RolloutISMetrics(config_of(TOKEN), groups=NAMES)
+    metric.update(*tensors[:2], mask, groups=ids.unsqueeze(-1).expand(2, 2) if by_token else ids)
+    found = values(metric)
+    assert all(math.isnan(found[f"{name}/math"]) for name in CORE)
+    # Group columns of tokens are of whole sequences, whose faults are in each.
+    assert by_token or of_group(found, "code")["mismatch_kl"] == pytest.approx(-math.log(2.0))
+
+
+def test_a_missing_token_counts_in_no_share() -> None:
+    batch = batch_of_ratios([[1.0, 1.0, 1.0], [2.0]])
+    batch.rollout[0][:2] = [math.nan, math.nan]
+    found = values(metric_of(batch, torch.tensor([0, -1])))
+    assert found["rollout_is_ungrouped_fraction"] == 0.5
+    assert found["rollout_is_missing_fraction/math"] == pytest.approx(2 / 3)

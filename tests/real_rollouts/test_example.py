@@ -46,12 +46,14 @@ def test_the_page_holds_every_table_as_the_example_prints_it(run: Any) -> None:
         columns = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()[2:]}
         assert len(columns) == 1, f"a cell of this table breaks it:\n{table}"
         assert table in page, f"docs/real_rollouts.md differs from {EXAMPLE.name} --markdown:\n{table}"
-    assert page.count("\n| --- |") == len(tables)
+    assert page.count("\n| --- | ---") == len(tables)
 
 
 def test_nothing_is_cut_off_on_a_narrow_terminal(run: Any) -> None:
     printed = run()
     assert "…" not in printed
+    for mark in ("%", "geometric", "masked_fraction"):
+        assert printed.count(mark) == run("--markdown").count(mark), mark
     assert max(map(len, printed.splitlines())) <= 80
     first = re.findall(r"^(\w+) +\d{4} ", printed, re.MULTILINE)
     assert [first[0], first[-1]] == ["vllm_fp32", "llama_cpp_q4_0"]  # by K3

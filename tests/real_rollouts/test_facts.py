@@ -125,22 +125,23 @@ def test_health_says_nothing_of_a_sound_engine(preset: str, engine: str) -> None
     assert rules(preset, engine) == set()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", SOUND)
 def test_health_says_when_the_geometric_interval_is_too_narrow(engine: str) -> None:
-    assert rules("geometric_mask", engine) - {"kl"} == (set() if engine == "vllm_fp32" else {"masked_fraction"})
+    expected = set() if engine == "vllm_fp32" else {"masked_fraction", "applied_eff_sample_size"}
+    assert rules("geometric_mask", engine) == expected
 
 
 @pytest.mark.parametrize(
     ("preset", "expected"),
     [
-        ("monitor", {"kl"}),
-        ("token_truncate", {"kl"}),
-        ("token_mask", {"kl", "masked_fraction"}),
-        ("asymmetric", {"kl", "masked_fraction"}),
-        ("sequence_truncate", {"kl", "mean_low", "saturation"}),
-        ("sequence_mask", {"kl", "mean_low", "saturation", "masked_fraction"}),
-        ("geometric_mask", {"kl", "masked_fraction"}),
+        ("monitor", set()),
+        ("token_truncate", set()),
+        ("token_mask", {"masked_fraction"}),
+        ("asymmetric", {"masked_fraction"}),
+        ("sequence_truncate", {"mean_low", "saturation", "applied_eff_sample_size"}),
+        ("sequence_mask", {"mean_low", "saturation", "applied_eff_sample_size", "masked_fraction"}),
+        ("geometric_mask", {"applied_eff_sample_size", "masked_fraction"}),
     ],
 )
 def test_health_says_what_is_wrong_with_a_coarse_engine(preset: str, expected: set[str]) -> None:
-    assert rules(preset, COARSE) == expected
+    assert rules(preset, COARSE) == {"kl", "chi2_token", "confident_disagreement"} | expected

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from lightning_rollout_is.report.command import main
-from tests.report.written import write_run
+from tests.report.written import DETAILS, write_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
@@ -21,7 +21,7 @@ def browse(folder, *options):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
-    write_run(folder / "runs" / "sick", mismatch_kl=0.2, mismatch_k3_kl=0.3)
+    write_run(folder / "runs" / "sick", mismatch_kl=0.2, mismatch_k3_kl=0.3, **DETAILS)
     write_run(folder / "runs" / "sound")
     assert main(["report", str(folder / "runs"), "--out", str(folder / "report.html")]) == 1
     return folder
@@ -29,7 +29,8 @@ def folder(tmp_path_factory):
 
 def test_what_the_browser_makes_of_it_is_what_was_written(folder):
     read = browse(folder, "--dump-dom").decode()
-    assert read.count("<svg") == 7
+    assert read.count("<svg") == 7 + 6
+    assert "Mismatch along the response" in read
     assert read.count('class="card unhealthy"') == read.count('class="card healthy"') == 1
 
 

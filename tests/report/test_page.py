@@ -8,11 +8,13 @@ from html.parser import HTMLParser
 import pytest
 
 from lightning_rollout_is.event_files import Curve
-from lightning_rollout_is.plots import COLORS
-from lightning_rollout_is.report.page import Judged, facts_of, gravest_first, page
+from lightning_rollout_is.health.advice import ADVICE
+from lightning_rollout_is.healthy_ranges import RANGES
+from lightning_rollout_is.plots import COLORS, PLOTS
+from lightning_rollout_is.report.page import Judged, facts_of, gravest_first, page, pieces
 from lightning_rollout_is.report.problem import Verdict
 from lightning_rollout_is.report.verdict import judge
-from tests.report.written import run_of
+from tests.report.written import DETAILS, groups, run_of
 
 
 def judged(folder, name, **settings):
@@ -87,6 +89,19 @@ def test_pictures_are_sound_and_take_the_pages_colour(two):
         assert "currentColor" in picture
         assert "#010203" not in picture
         assert all(color.lower() in picture for color in COLORS[:2])
+
+
+def test_details_have_pictures_and_rows_of_their_own(tmp_path):
+    one = judged(tmp_path, "one", **DETAILS, **groups("mismatch_kl", math=0.002))
+    text = page([one], [], "")
+    titles = [attributes["aria-label"] for tag, attributes in Reader(text).tags if tag == "figure"]
+    assert titles[7:] == [detail.title for detail in PLOTS[8:14]] + ["KL(rollout || training), by group"]
+    assert text.index("<h2>Curves") < text.index("<h2>Numbers") < text.index("<h2>Where the mismatch lies")
+    assert "Effective sample size of the applied weights 0.998 0.998 @0 0.998" in Reader(text).text
+
+
+def test_without_details_there_is_no_place_for_them(two):
+    assert "Where the mismatch lies" not in page(two, [], "")
 
 
 def test_the_same_runs_give_the_same_page(two):
@@ -164,6 +179,13 @@ def test_facts_are_the_settings_that_tell_most(two):
     }
     facts = facts_of(two[0].run._replace(configuration=settings))
     assert facts == {"rollout": "int4", "level": "token", "corrects the loss": "True"}
+
+
+@pytest.mark.parametrize("remedy", [one.remedy for one in (*RANGES.values(), *ADVICE.values()) if one.remedy])
+def test_settings_in_remedies_are_whole(remedy):
+    """A value that follows a key is set like it, whatever it is made of."""
+    for key, value in re.findall(r"([a-z_]+(?:\.[a-z_]+)+): ([^\s,;)]+)", remedy):
+        assert (f"{key}: {value}", True) in pieces(remedy)
 
 
 def test_order_is_by_gravity_and_stable():

@@ -7,7 +7,7 @@ import pytest
 
 from lightning_rollout_is import event_files
 from lightning_rollout_is.event_files import read_event_log
-from lightning_rollout_is.report.progress import reading
+from lightning_rollout_is.report.progress import reading, working
 from tests.report.written import event_file, truncate, write_run
 
 
@@ -62,3 +62,13 @@ def test_every_byte_is_told_of_once(tmp_path, monkeypatch, spoil):
 
 def test_reading_says_nothing_unless_asked(folders):
     assert read_event_log(folders[0]).notes == []
+
+
+def test_what_takes_a_while_is_said_on_a_terminal_alone(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    pipe, terminal = io.StringIO(), Terminal()
+    for stream in (pipe, terminal):
+        with working("judging", stream):
+            pass
+    assert pipe.getvalue() == ""
+    assert "judging" in terminal.getvalue()

@@ -5,9 +5,10 @@ import math
 import pytest
 
 from lightning_rollout_is.health import Rules, check
+from lightning_rollout_is.health.advice import ADVICE
 from lightning_rollout_is.healthy_ranges import RANGES
-from lightning_rollout_is.report.verdict import judge
-from tests.report.written import SOUND, run_of, verdict_of
+from lightning_rollout_is.report.verdict import RULE_OF, judge
+from tests.report.written import DETAILS, SOUND, groups, run_of, verdict_of
 
 
 def test_a_sound_run_is_healthy(tmp_path):
@@ -84,6 +85,41 @@ def test_a_single_value_outside_its_healthy_range_is_noise(tmp_path):
     assert verdict_of(tmp_path, mismatch_k3_kl=lambda step: 0.003 if step == 5 else 1e-6).grade == "healthy"
 
 
+def test_a_group_that_stands_apart_is_named(tmp_path):
+    verdict = verdict_of(tmp_path, **groups("mismatch_k3_kl", math=0.003, code=1e-6))
+    (problem,) = verdict.problems
+    assert (verdict.grade, problem.metric) == ("watch", "mismatch_k3_kl/math")
+    assert problem.message.startswith("in the group math, the rollout engine gives")
+
+
+def test_what_is_wrong_with_all_is_not_told_of_each_group(tmp_path):
+    verdict = verdict_of(tmp_path, mismatch_k3_kl=0.003, **groups("mismatch_k3_kl", math=0.003, code=0.003))
+    assert [problem.metric for problem in verdict.problems] == ["mismatch_k3_kl"]
+
+
+def test_a_sound_run_with_details_is_healthy(tmp_path):
+    assert verdict_of(tmp_path, **DETAILS, **groups("rollout_is_mean", math=1.0)) == ("healthy", ())
+
+
+def test_a_value_out_of_its_range_has_the_causes_of_its_rule(tmp_path):
+    (problem,) = verdict_of(tmp_path, mismatch_k3_kl=0.003).problems
+    assert problem.causes[0] == "the engine is coarsely quantised, or of low precision"
+
+
+@pytest.mark.parametrize(("metric", "rule"), RULE_OF.items())
+def test_causes_are_of_a_range_and_a_rule_that_exist(metric, rule):
+    assert RANGES[metric].limits()
+    assert ADVICE[rule].causes
+
+
+def test_mismatch_that_grows_along_the_response_is_unhealthy(tmp_path):
+    steep = {f"mismatch_abs_log_ratio_decile_{decile:02d}": 0.01 * decile**2 for decile in range(1, 11)}
+    verdict = verdict_of(tmp_path, **{**DETAILS, **steep})
+    assert verdict.grade == "unhealthy"
+    assert verdict.headline().startswith("The mismatch grows along the response")
+    assert "kv_cache_dtype: auto" in verdict.problems[0].remedy
+
+
 def test_the_gravest_comes_first(tmp_path):
     verdict = verdict_of(tmp_path, mismatch_k3_kl=0.003, rollout_is_veto_fraction=0.2)
     assert [problem.grade for problem in verdict.problems] == ["unhealthy", "watch"]
@@ -95,6 +131,14 @@ def test_what_lasts_comes_before_what_is_over(tmp_path):
     )
     assert [problem.metric for problem in verdict.problems] == ["mismatch_k3_kl", "rollout_is_veto_fraction"]
     assert [problem.lasting for problem in verdict.problems] == [True, False]
+
+
+def test_a_jump_that_is_over_does_not_hide_what_lasts(tmp_path):
+    verdict = verdict_of(tmp_path, length=100, mismatch_k3_kl=lambda step: 0.05 if step == 60 else 0.002)
+    first, second = verdict.problems
+    assert (first.since, first.lasting, first.share) == (0, True, 1.0)
+    assert "gives its own tokens other probabilities" in first.message
+    assert "jumped" in second.message
 
 
 def test_a_metric_is_not_blamed_twice(tmp_path):

@@ -59,7 +59,7 @@ def test_a_negative_interval_is_refused():
         RolloutISCallback(histogram_every_n_steps=-1)
 
 
-COUNTS = st.lists(st.integers(0, 1000).map(float), min_size=1, max_size=40)
+COUNTS = st.lists(st.sampled_from([0.0, 0.0, 1.0]) | st.integers(0, 1000).map(float), min_size=1, max_size=40)
 
 
 @given(COUNTS, st.sampled_from([0.0, 0.01]), st.sampled_from([0.0, 3.0]), st.booleans())

@@ -8,7 +8,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning_rollout_is import RolloutISCallback
 from lightning_rollout_is.callbacks.charts import DETAILS, LIMIT, OVERVIEW, Bands
 from lightning_rollout_is.callbacks.limits import LIMITS
-from tests.trainer.boards import curves_of, drawn_in, layout
+from tests.trainer.boards import curves_of, drawn_in, layout, texts
 from tests.trainer.late import LateCallback
 from tests.trainer.policy import ALGORITHM, Policy, rollout_batch
 from tests.trainer.runs import curves, fit
@@ -56,8 +56,8 @@ def test_what_healthy_means_is_drawn_beside_what_is(tmp_path):
     fit(Policy(), BATCHES, tmp_path)
     written = curves(tmp_path)
 
-    def drawn(words):
-        return {tag: written[tag][-1][1] for tag in drawn_in(chart(tmp_path, words), written)}
+    def drawn(words, category=TITLE):
+        return {tag: written[tag][-1][1] for tag in drawn_in(chart(tmp_path, words, category), written)}
 
     assert set(drawn("Mean weight").values()) >= {0.5, 2.0}
     assert {round(value, 6) for value in drawn("Effective sample size").values()} >= {0.5, 0.3}
@@ -70,7 +70,8 @@ def test_what_healthy_means_is_drawn_beside_what_is(tmp_path):
     fractions = {"rollout_is_veto_fraction", "rollout_is_masked_fraction", "rollout_is_missing_fraction"}
     assert {f"mismatch/{name}" for name in fractions} <= set(drawn("Vetoed"))
     fan = {f"mismatch/mismatch_log_ratio_p{percent}" for percent in ("01", "05", "50", "95", "99")}
-    assert fan <= set(drawn("Log ratio"))
+    assert fan <= set(drawn("p5 to p95", f"{TITLE}, details"))
+    assert {"mismatch/mismatch_log_ratio_p01", "mismatch/mismatch_log_ratio_p99"} <= set(drawn("Log ratio"))
 
 
 def test_a_pattern_takes_in_no_longer_name(tmp_path):
@@ -80,7 +81,7 @@ def test_a_pattern_takes_in_no_longer_name(tmp_path):
     for category in layout(tmp_path).values():
         for each in category:
             patterns, _ = curves_of(each)
-            assert all(len(drawn_in(each, written)) <= len(patterns) for _ in [0] if patterns), each.title
+            assert not patterns or len(drawn_in(each, written)) <= len(patterns), each.title
 
 
 def test_without_details_there_is_no_fan_and_no_profile(tmp_path):
@@ -99,7 +100,7 @@ def test_groups_have_charts_with_a_curve_each(tmp_path):
 @pytest.mark.parametrize("prefix", ["off-policy/", ""])
 def test_prefixes_of_the_callback_and_of_the_logger(tmp_path, prefix):
     logger = TensorBoardLogger(tmp_path, name="", version="", prefix="run (1)")
-    fit(Policy(), BATCHES, tmp_path, logger=logger, callbacks=[RolloutISCallback(prefix=prefix)])
+    fit(PolicyWithGroups(), BATCHES, tmp_path, logger=logger, callbacks=[RolloutISCallback(prefix=prefix)])
     written = curves(tmp_path)
     for charts in layout(tmp_path).values():
         for each in charts:
@@ -116,13 +117,23 @@ def test_two_callbacks_share_a_page(tmp_path):
     assert len(page[TITLE]) == len(page[f"{TITLE} (is)"])
 
 
-def test_a_second_fit_into_the_same_folder_leaves_one_page(tmp_path):
-    callback, logger = RolloutISCallback(), TensorBoardLogger(tmp_path, name="", version="")
+def test_a_second_fit_has_a_page_too_and_leaves_one_in_the_same_folder(tmp_path):
+    callback, logger = RolloutISCallback(), TensorBoardLogger(tmp_path / "first", name="", version="")
     module = Policy()
     fit(module, BATCHES, tmp_path, callbacks=[callback], logger=logger)
-    first = layout(tmp_path)
+    first = layout(tmp_path / "first")
     fit(module, BATCHES, tmp_path, callbacks=[callback], logger=logger)
-    assert layout(tmp_path) == first
+    fit(module, BATCHES, tmp_path / "other", callbacks=[callback])
+    assert layout(tmp_path / "first") == layout(tmp_path / "other") == first
+    assert [step for step, _ in texts(tmp_path / "other")] == [0, 3]
+
+
+def test_a_first_point_at_which_nothing_can_be_measured_decides_nothing(tmp_path):
+    undefined = {**BATCHES[0], "rollout_log_prob": BATCHES[0]["rollout_log_prob"] * float("nan")}
+    with pytest.warns(UserWarning, match="no token has a usable rollout log-prob"):
+        fit(Policy(), [undefined, *BATCHES], tmp_path / "undefined")
+    fit(Policy(), BATCHES, tmp_path / "defined")
+    assert layout(tmp_path / "undefined") == layout(tmp_path / "defined")
 
 
 def test_other_loggers_and_metrics_get_no_limits(tmp_path):

@@ -64,9 +64,9 @@ def test_the_last_word_of_a_run_that_its_health_has_ended(tmp_path, source):
     callbacks = [source(), RolloutISHealth(RULES, on_unhealthy="raise")]
     with pytest.raises(UnhealthyError):
         fit(Policy(), batches(OK, OK, SICK, OK), tmp_path, callbacks=callbacks)
-    step, words = texts(tmp_path)[-1]
-    assert step == 2
-    assert words.startswith("### Unhealthy at step 2")
+    said = texts(tmp_path)
+    assert [step for step, _ in said] == [0, 2]
+    assert said[-1][1].startswith("### Unhealthy at step 2")
 
 
 def test_a_run_that_is_interrupted_has_a_verdict_at_its_last_point(tmp_path):
@@ -78,6 +78,19 @@ def test_a_run_that_is_interrupted_has_a_verdict_at_its_last_point(tmp_path):
     with pytest.raises(RuntimeError, match="out of memory"):
         fit(Policy(), batches(*[OK] * 5), tmp_path, callbacks=[RolloutISCallback(), Interrupts()])
     assert [step for step, _ in texts(tmp_path)] == [0, 2]
+
+
+def test_an_observer_that_judges_nothing_is_left_alone(tmp_path):
+    class Listens(Callback):
+        heard = 0
+
+        def on_rollout_is_point(self, trainer, point):
+            self.heard += 1
+
+    listens = Listens()
+    fit(Policy(), batches(OK, OK), tmp_path, callbacks=[RolloutISCallback(), listens])
+    assert listens.heard == 2
+    assert [step for step, _ in texts(tmp_path)] == [0, 1]
 
 
 def test_a_run_without_a_point_leaves_nothing(tmp_path):
@@ -93,7 +106,7 @@ def test_a_run_without_a_point_leaves_nothing(tmp_path):
 
 def test_settings_begin_with_the_algorithm_block_and_hide_secrets(tmp_path):
     logger = tensorboard(tmp_path, default_hp_metric=False)
-    given = {"lr": 0.5, "wandb": {"api_key": "abc"}, "algorithm": {"rollout_is_mode": "mask", "gamma": 1.0}, "x": None}
+    given = {"lr": 0.5, "wandb": {"api_key": "abc"}, "algorithm": {"rollout_is_threshold": "2", "gamma": 1}, "x": None}
     logger.log_hyperparams(given)
     fit(Policy(), batches(OK), tmp_path, logger=logger)
     ((_, words),) = texts(tmp_path, "mismatch/settings")
@@ -106,7 +119,7 @@ def test_settings_begin_with_the_algorithm_block_and_hide_secrets(tmp_path):
         "| algorithm.rollout_is_mode | mask |",
         "| algorithm.rollout_is_veto_threshold | 0.0001 |",
     ]
-    assert rows[7:] == ["| lr | 0.5 |", "| wandb.api_key | (hidden) |", "| algorithm.gamma | 1.0 |", "| x | null |"]
+    assert rows[7:] == ["| lr | 0.5 |", "| wandb.api_key | (hidden) |", "| algorithm.gamma | 1 |", "| x | null |"]
     assert "abc" not in str(hyperparameters(tmp_path))
 
 
@@ -116,12 +129,12 @@ def test_hyperparameters_are_the_algorithm_block_with_outcomes_beside_it(tmp_pat
     fit(PolicyWithAReward(), batches(OK, OK), tmp_path, logger=logger)
     settings, outcomes = hyperparameters(tmp_path)
     assert settings == {
-        "rollout_is_threshold": 2.0,
-        "rollout_is": True,
-        "rollout_is_threshold_lower": "null",
-        "rollout_is_level": "token",
-        "rollout_is_mode": "mask",
-        "rollout_is_veto_threshold": 1e-4,
+        "algorithm.rollout_is_threshold": 2.0,
+        "algorithm.rollout_is": "true",
+        "algorithm.rollout_is_threshold_lower": "null",
+        "algorithm.rollout_is_level": "token",
+        "algorithm.rollout_is_mode": "mask",
+        "algorithm.rollout_is_veto_threshold": 1e-4,
         "seed": 3,
         "actor_rollout_ref.rollout.name": "int4",
     }
@@ -134,7 +147,7 @@ def test_hyperparameters_that_the_module_saves_are_left_alone(tmp_path):
     settings, _ = hyperparameters(tmp_path)
     assert settings["lr"] == 0.1
     assert settings["algorithm/rollout_is_threshold"] == 2.0
-    assert "rollout_is_threshold" not in settings
+    assert "algorithm.rollout_is_threshold" not in settings
 
 
 def test_no_hyperparameters_where_lightning_is_told_to_log_none(tmp_path):
