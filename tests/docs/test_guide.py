@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 from tests.docs.pages import DOCS, blocks, text
 
 CONF = DOCS.parent / "conf"
+PROSE = re.sub(r"```.*?```", "", text("guide"), flags=re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])(?<!\d,)-?\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?%?(?!\w)")
 COUNT = re.compile(r"(?<![\d.])\d+ of \d+(?!\d|\.\d)")
 CODE = re.compile(r"`[^`]*`")
@@ -62,8 +63,7 @@ def numbers(part):
 
 def said():
     """Every paragraph, item and row of the guide, with the header of its table, whose links are of all rows."""
-    prose = re.sub(r"```yaml\n.*?```", "", text("guide"), flags=re.DOTALL)
-    for block in re.split(r"\n\n|\n(?=\d\. |- )", prose):
+    for block in re.split(r"\n\n|\n(?=\d\. |- )", PROSE):
         if block.startswith("|"):
             header, _, *rows = block.splitlines()
             yield from ((row, header) for row in rows)
@@ -83,26 +83,70 @@ def cells(table_row):
     return [cell.strip() for cell in table_row.strip("|").split("|")]
 
 
-def column(caption, name):
-    """A column of the table under that caption, by engine."""
-    table = text("real_rollouts").partition(f"**{caption}")[2].split("\n\n")[1].splitlines()
+def column(page, caption, name, keys=1):
+    """A column of the table under that caption, by its first cells."""
+    table = text(page).partition(caption)[2].split("\n\n")[1].splitlines()
     place = cells(table[0]).index(name)
-    return {cells(row)[0]: cells(row)[place] for row in table[2:]}
+    return {" ".join(cells(row)[:keys]): cells(row)[place] for row in table[2:]}
 
 
 def test_the_table_by_engine_is_that_of_real_rollouts():
     _, _, rest = text("guide").partition("## By engine and length")
     rows = [cells(row) for row in rest.splitlines() if row.startswith(("| vLLM", "| llama.cpp"))]
-    k3 = column("KL and K3", "K3")
-    outside = [column("Outside [1/2, 2]", tokens) for tokens in ("16", "48")]
+    k3 = column("real_rollouts", "**KL and K3", "K3")
+    outside = [column("real_rollouts", "**Outside [1/2, 2]", tokens) for tokens in ("16", "48")]
     kept = [
-        column("Effective sample size of the weights", preset) for preset in ("token_truncate", "sequence_truncate")
+        column("real_rollouts", "**Effective sample size of the weights", preset)
+        for preset in ("token_truncate", "sequence_truncate")
     ]
     engines = {name: ROWS[name] for name, *_ in rows}
     assert list(engines) == list(ROWS)
     for name, *values, _ in rows:
         row = ROWS[name]
         assert values == [k3[row], ", ".join(part[row] for part in outside), *(part[row] for part in kept)]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "name", "rows"),
+    [
+        (
+            "the final reward was {} without correction and {} with it; sixteen behind, {} and {}",
+            "final",
+            ["stale_8 monitor", "stale_8 token_truncate", "stale_16 monitor", "stale_16 token_truncate"],
+        ),
+        (
+            "it ended at {} against {} eight steps behind, and at {} against {} sixteen",
+            "final",
+            ["stale_8 token_mask", "stale_8 token_truncate", "stale_16 token_mask", "stale_16 token_truncate"],
+        ),
+        (
+            "`bf16`, `int8` and `int4` ended at {}, {} and {}, on policy at {}",
+            "final",
+            ["bf16 monitor", "int8 monitor", "int4 monitor", "fp32 monitor"],
+        ),
+        ("`int4` ended at {} with it and at {} without", "final", ["int4 token_truncate", "int4 monitor"]),
+        (
+            "where `token_truncate` ended at {} and on policy at {}",
+            "final",
+            ["stale_16 token_truncate", "fp32 monitor"],
+        ),
+        ("{} runs with it collapsed, and {} without", "collapsed", ["stale_16 token_truncate", "stale_16 monitor"]),
+        ("Sixteen steps behind, {} runs with it", "collapsed", ["stale_16 sequence_mask"]),
+        (
+            "uncorrected runs {} collapsed eight steps behind and {} sixteen",
+            "collapsed",
+            ["stale_8 monitor", "stale_16 monitor"],
+        ),
+        (
+            "Of its stale runs {} and {} collapsed",
+            "collapsed",
+            ["stale_8 geometric_mask", "stale_16 geometric_mask"],
+        ),
+    ],
+)
+def test_what_is_said_of_training_is_of_the_right_rows(sentence, name, rows):
+    table = column("stability", "What became of the runs.", name, keys=2)
+    assert sentence.format(*(table[row] for row in rows)) in re.sub(r"\s+", " ", PROSE)
 
 
 @pytest.mark.parametrize("block", blocks("guide", "yaml"), ids=lambda block: block.splitlines()[0])
@@ -114,11 +158,7 @@ def test_a_block_of_yaml_is_the_preset_that_it_names(block):
 
 
 OVERRIDES = sorted(
-    {
-        code
-        for code in re.findall(r"`([^`]+)`", text("guide"))
-        if re.match(r"(algorithm|callbacks|rollout|actor)\S*=", code)
-    }
+    {code for code in re.findall(r"`([^`]+)`", PROSE) if re.match(r"(algorithm|callbacks|rollout|actor)\S*=", code)}
 )
 
 
