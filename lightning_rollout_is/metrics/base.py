@@ -109,7 +109,8 @@ class PackedMetric(Metric):
         groups: Groups | None = None,
     ) -> Measured:
         """The weights of a batch and what it would add, for :meth:`update`, which has the same arguments."""
-        ids = self.group_names.ids_of(groups, old_log_prob.device)
+        # What is no tensor is refused below, in words.
+        ids = self.group_names.ids_of(groups, getattr(old_log_prob, "device", torch.device("cpu")))
         batch = old_log_prob, rollout_log_prob, response_mask, cu_seqlens, ids
         if self.compiled and not torch.compiler.is_compiling():
             return compiled_measure(self.config, self.packing)(*batch)

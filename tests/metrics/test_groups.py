@@ -167,3 +167,10 @@ def test_a_missing_token_counts_in_no_share() -> None:
     found = values(metric_of(batch, torch.tensor([0, -1])))
     assert found["rollout_is_ungrouped_fraction"] == 0.5
     assert found["rollout_is_missing_fraction/math"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.plain
+def test_groups_do_not_hide_what_is_wrong_with_a_log_prob() -> None:
+    metric = RolloutISMetrics(config_of(TOKEN), groups=NAMES)
+    with pytest.raises(ValueError, match="old_log_prob is a NoneType; it must be a torch.Tensor"):
+        metric.update(None, torch.zeros(1, 1), torch.ones(1, 1), groups=["math"])  # type: ignore[arg-type]
