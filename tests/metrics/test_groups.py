@@ -172,5 +172,5 @@ def test_a_missing_token_counts_in_no_share() -> None:
 @pytest.mark.plain
 def test_groups_do_not_hide_what_is_wrong_with_a_log_prob() -> None:
     metric = RolloutISMetrics(config_of(TOKEN), groups=NAMES)
-    with pytest.raises(ValueError, match="old_log_prob is a NoneType; it must be a torch.Tensor"):
+    with pytest.raises(ValueError, match=r"old_log_prob is a NoneType; it must be a torch\.Tensor"):
         metric.update(None, torch.zeros(1, 1), torch.ones(1, 1), groups=["math"])  # type: ignore[arg-type]
