@@ -50,12 +50,15 @@ def summary_table(history: Mapping[str, Sequence[float]], window: int = 5) -> Ta
 
     Args:
         history: From :func:`~lightning_rollout_is.event_files.read_events`.
-        window: Steps that are averaged at either end.
+        window: Steps that are averaged at either end; at most half of the run.
 
     Raises:
         ImportError: rich is not installed.
     """
-    table: Table = require("rich.table", extra="examples").Table("", f"first {window} steps", f"last {window} steps")
+    steps = max((len(values) for values in history.values()), default=0)
+    window = max(1, min(window, steps // 2))
+    ends = [f"{end} {window} steps" if window > 1 else f"{end} step" for end in ("first", "last")]
+    table: Table = require("rich.table", extra="examples").Table("", *ends)
     for column in table.columns[1:]:
         column.justify = "right"
     for label, name in ROWS.items():
