@@ -22,7 +22,7 @@ def test_the_two_ends_of_a_short_run_do_not_overlap():
     table = summary_table({"reward": [0.0, 0.5, 1.0, 0.25, 0.75]})
     assert [column.header for column in table.columns] == ["", "first 2 steps", "last 2 steps"]
     assert [column.header for column in summary_table({"reward": [0.5]}).columns] == ["", "first step", "last step"]
-    assert list(summary_table({"reward": [0.0, 0.5, 1.0]}).columns[2].cells)[0] == "1"
+    assert next(iter(summary_table({"reward": [0.0, 0.5, 1.0]}).columns[2].cells)) == "1"
 
 
 def test_a_run_shorter_than_the_window_averages_what_there_is():
