@@ -73,7 +73,10 @@ class Point:
             numbers=dict(zip(keys, numbers, strict=False)),
             faults={fault for fault, seen in faults if seen > 0},
             shifted=any(looks.tolist()),
-            histograms={self._key_of(name): each for name, each in self.metrics.histograms_of(vector).items()},
+            histograms={
+                self._key_of(name): Histogram(edges, counts.tolist())
+                for name, (edges, counts) in self.metrics.bins_of(vector).items()
+            },
         )
 
     def _key_of(self, name: str) -> str:

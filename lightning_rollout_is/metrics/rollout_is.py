@@ -11,7 +11,6 @@ from lightning_rollout_is.config import RolloutISConfig
 from lightning_rollout_is.functional import statistics
 from lightning_rollout_is.functional.statistics import Statistic
 from lightning_rollout_is.functional.statistics.faults import FaultMaxima
-from lightning_rollout_is.functional.statistics.histogram import Histogram
 from lightning_rollout_is.metrics.base import PackedMetric
 from lightning_rollout_is.metrics.group_ids import GroupNames
 from lightning_rollout_is.metrics.plot import plot_grades
@@ -122,21 +121,21 @@ class RolloutISMetrics(PackedMetric):
         """Every value of a packed vector under its prefixed name, on the device of the vector."""
         return {f"{self.prefix}{name}": value for name, value in self.packing.compute(vector).items()}
 
-    def histograms_of(self, vector: Tensor) -> dict[str, Histogram]:
+    def bins_of(self, vector: Tensor) -> dict[str, tuple[Sequence[float], Tensor]]:
         """Distributions over valid tokens by prefixed name: of log ratios, and of applied weights.
 
         Args:
-            vector: A packed vector on the host.
+            vector: A packed vector.
 
         Returns:
-            Empty without ``details``.
+            The edges of the bins, rising, (bins + 1,), and the counts, (bins,), on the device of the vector. Empty
+            without ``details``.
         """
-        found = {}
-        for name, (statistic, edges) in statistics.HISTOGRAMS.items():
-            if statistic in self.packing.statistics:
-                counts = vector[self.packing.sums_of(statistic)]
-                found[f"{self.prefix}{name}"] = Histogram(edges, counts.tolist())
-        return found
+        return {
+            f"{self.prefix}{name}": (edges, vector[self.packing.sums_of(statistic)])
+            for name, (statistic, edges) in statistics.HISTOGRAMS.items()
+            if statistic in self.packing.statistics
+        }
 
     def faults_of(self, vector: Tensor) -> Tensor:
         """The :class:`FaultMaxima` of a packed vector."""
