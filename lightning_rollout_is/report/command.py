@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -12,7 +13,7 @@ from pathlib import Path
 from lightning_rollout_is.report.page import Judged, gravest_first, page
 from lightning_rollout_is.report.progress import reading, working
 from lightning_rollout_is.report.runs import Run, UnreadableError, folders_of_runs, names_of, read_run
-from lightning_rollout_is.report.terminal import write_summary
+from lightning_rollout_is.report.terminal import summary
 from lightning_rollout_is.report.verdict import judge
 
 UNHEALTHY, UNREAD = 1, 2
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return UNREAD
     with working("judging", sys.stderr):
         judged = gravest_first([Judged(run, judge(run)) for run in runs])
-    write_summary(judged, sys.stdout)
+    _tell(summary(judged, sys.stdout))
     with working("drawing", sys.stderr):
         content = page(judged, unread, _version())
     written = _write(options.out, content)
@@ -108,8 +109,18 @@ def _write(out: Path, content: str) -> bool:
     except OSError as error:
         sys.stderr.write(f"cannot write the page: {error}; choose another place with --out\n")
         return False
-    sys.stdout.write(f"page: {out}\n")
+    _tell(f"page: {out}\n")
     return True
+
+
+def _tell(text: str) -> None:
+    """Print, also where nobody reads on, as with ``| head``: the page is written all the same."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still in the buffer has to go somewhere when the program ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _version() -> str:

@@ -17,23 +17,24 @@ if TYPE_CHECKING:
 COLOR = {"healthy": "green", "watch": "yellow", "unhealthy": "bold red"}
 
 
-def write_summary(judged: Sequence[Judged], stream: IO[str]) -> None:
-    """Write verdicts and a table; with colours and frames if rich is installed.
+def summary(judged: Sequence[Judged], stream: IO[str]) -> str:
+    """Verdicts and a table; with colours and frames if rich is installed.
 
     Args:
         judged: The runs, in the order in which they are shown.
-        stream: Where to.
+        stream: Where the text will go, which decides on width and colours.
     """
     try:
         from rich.console import Console
     except ImportError:
-        stream.write(plain_summary(judged))
-    else:
-        # A pipe has no width; 80 columns would break the table of two runs.
-        console = Console(file=stream, width=None if stream.isatty() else 160)
+        return plain_summary(judged)
+    # A pipe has no width; 80 columns would break the table of two runs.
+    console = Console(file=stream, width=None if stream.isatty() else 160)
+    with console.capture() as text:
         for one in judged:
             print_verdict(console, one)
         console.print(_table(judged))
+    return text.get()
 
 
 def plain_summary(judged: Sequence[Judged]) -> str:

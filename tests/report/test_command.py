@@ -1,5 +1,6 @@
 """The command as a user calls it: what it writes, says and returns."""
 
+import os
 import re
 import subprocess
 import sys
@@ -168,3 +169,20 @@ def test_a_real_run_whose_log_probs_are_shifted_is_unhealthy(tmp_path, capsys):
     assert status == 1
     assert "UNHEALTHY  shifted" in out
     assert "temperature" in out
+
+
+def test_who_stops_to_read_gets_the_page_and_the_status_all_the_same(tmp_path):
+    write_run(tmp_path / "a", mismatch_k3_kl=1.0)
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from lightning_rollout_is.report.command import main; sys.exit(main())",
+    ]
+    run = subprocess.run([*command, "report", "a"], stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    os.close(writer)
+    assert run.returncode == 0
+    assert "Traceback" not in run.stderr
+    assert "Exception ignored" not in run.stderr
+    assert "WATCH" in (tmp_path / "report.html").read_text()
