@@ -7,7 +7,7 @@ from typing import Any
 
 from lightning_rollout_is.callbacks.boards import Board
 from lightning_rollout_is.config import RolloutISConfig
-from lightning_rollout_is.report.configuration import SECRET
+from lightning_rollout_is.secret_settings import hide_secrets
 
 ENGINE = "actor_rollout_ref.rollout.name"
 """Where verl names the rollout engine."""
@@ -37,7 +37,7 @@ def settings_of(board: Board, config: RolloutISConfig) -> dict[str, Any]:
     """
     algorithm = _algorithm(config)
     rest = {key: value for key, value in _flat(board.logger.hparams) if key not in algorithm}
-    return {key: "(hidden)" if SECRET.search(key) else value for key, value in {**algorithm, **rest}.items()}
+    return hide_secrets({**algorithm, **rest})
 
 
 def write_hyperparameters(board: Board, config: RolloutISConfig, metrics: Sequence[str]) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from lightning_rollout_is.secret_settings import hide_secrets
 
 PLACES = ("hparams.yaml", ".hydra/config.yaml")
 """Lightning's, then Hydra's, which is the more complete and counts where both hold a key."""
 LEVELS_UP = 2
 """A logger writes into a folder of its own inside Hydra's: ``tensorboard/``, or ``lightning_logs/version_0/``."""
-SECRET = re.compile(r"(password|passwd|secret|api_?key|(access|auth|api)_?token)$", re.IGNORECASE)
-"""Settings whose value must not travel with a page."""
 
 
 def read_configuration(folder: Path, hyperparameters: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
@@ -34,7 +33,7 @@ def read_configuration(folder: Path, hyperparameters: Mapping[str, Any]) -> tupl
                 settings.update(_flat(_yaml(file)))
             except Exception as error:  # a YAML file of foreign objects can fail in any way, and is a luxury here
                 notes.append(f"{file} cannot be read: {str(error).splitlines()[0]}")
-    return {key: "(hidden)" if SECRET.search(key) else value for key, value in settings.items()}, notes
+    return hide_secrets(settings), notes
 
 
 def setting(configuration: Mapping[str, str], key: str, default: str = "") -> str:
