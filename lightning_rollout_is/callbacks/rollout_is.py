@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_warn
 
+from lightning_rollout_is.callbacks.agreement import require_agreement, settings_of
 from lightning_rollout_is.callbacks.faults import ALL_MISSING, malformation, refusal
 from lightning_rollout_is.callbacks.measured import (
     NO_STEP_SEEN,
@@ -57,13 +58,12 @@ class RolloutISCallback(Callback):
     ``_ppl_ratio``, ``_kl``, ``_k3_kl``.
 
     Args:
-        every_n_steps: Write at every n-th optimizer step. Steps between are neither computed nor synchronised; their
-            faults come out with the next point, or at the end of training.
+        every_n_steps: Write at every n-th optimizer step. Steps between are neither computed nor synchronised, and
+            their faults come out with the next point.
         prefix: Put before each key instead of the metric's own ``"mismatch/"``.
         flush_seconds: How much of the curves a killed process may lose: after a point, loggers write out what they
             hold if that many seconds have passed since they last did.
-        histogram_every_n_steps: TensorBoard gets the distributions at the first point, at every n-th step and at the
-            last point; 0 for never.
+        histogram_every_n_steps: TensorBoard gets distributions at first and last point, and each n-th step; 0: never.
         prog_bar: Statistics on Lightning's progress bar, such as ``("ess", "kl", "k3")``: names without
             ``rollout_is_`` or ``mismatch_``, or full ones.
         tensorboard_page: Whether TensorBoard gets a page of charts with healthy ranges (custom scalars), the settings
@@ -73,7 +73,8 @@ class RolloutISCallback(Callback):
         ValueError: ``every_n_steps`` is under 1, or ``histogram_every_n_steps`` under 0.
         ValueError: At the start of ``fit``, ``prog_bar`` names what is no statistic of the module.
         ValueError: While training, on every rank: some rank's input was refused, or made the weights NaN.
-        MisconfigurationException: At the start of ``fit``, the module has no rollout importance sampling.
+        MisconfigurationException: At the start of ``fit``, the module has no rollout importance sampling, or the ranks
+            have different settings of it.
     """
 
     transfer: ClassVar[type[Transfer]] = Transfer
@@ -118,9 +119,11 @@ class RolloutISCallback(Callback):
             require_metrics(pl_module)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Refuse a module that has taken no settings by now, and names that none of its statistics has."""
+        """Refuse a module without settings by now, ranks that differ in them, and names that no statistic has."""
         require_metrics(pl_module)
-        self._outlets.check(metrics_of(pl_module), self.prefix)
+        metrics = metrics_of(pl_module)
+        require_agreement(trainer, settings_of(metrics, every_n_steps=self.every_n_steps, prefix=self.prefix))
+        self._outlets.check(metrics, self.prefix)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin a window with nothing in it."""

@@ -2,6 +2,7 @@
 
 import lightning
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch.distributed.fsdp import fully_shard
@@ -68,6 +69,6 @@ def run(module, batches, folder, every=1, **settings):
     )
     try:
         trainer.fit(module, Batches(batches))
-    except ValueError as error:
+    except (ValueError, MisconfigurationException) as error:
         return followed.started, str(error), followed.values
     return followed.started, None, followed.values
