@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from lightning.pytorch import Trainer
 
@@ -54,11 +55,20 @@ class Outlets:
             names = [key.removeprefix(metrics.prefix) for key in metrics.named(metrics.packed)]
             self._bar.begin(names, metrics.prefix if prefix is None else prefix)
 
-    def begin(self) -> None:
-        """Begin a run."""
+    def begin(self, afresh: bool) -> None:
+        """Begin a run, or go on with one that has a past."""
         self._histograms.begin()
         if self._panels is not None:
-            self._panels.begin()
+            self._panels.begin(afresh)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a run that goes on has to know."""
+        return {} if self._panels is None else {"standing": self._panels.standing.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state; one of a run without pages is none."""
+        if self._panels is not None and "standing" in state:
+            self._panels.standing.load_state_dict(state["standing"])
 
     def write(self, trainer: Trainer, point: Point, reading: Reading) -> bool:
         """Write a point to loggers, metrics and the progress bar.

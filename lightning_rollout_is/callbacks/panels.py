@@ -24,12 +24,13 @@ class Panels:
     """Writes the configuration once a run, and the verdict whenever it changes and at the end."""
 
     def __init__(self) -> None:
-        self.begin()
+        self.begin(afresh=True)
 
-    def begin(self) -> None:
-        """Begin a run."""
+    def begin(self, afresh: bool) -> None:
+        """Begin a run, or go on with one that has a past."""
         self.page: Page | None = None
-        self._standing = Standing()
+        if afresh:
+            self.standing = Standing()
         self._said: Collection[str] | None = None
         self._point: WrittenPoint | None = None
         self._written: int | None = None
@@ -43,8 +44,8 @@ class Panels:
             step: Its x.
         """
         values = {key.removeprefix(prefix): number for key, number in numbers.items()}
-        self._standing.observe(values, step)
-        counts = {limits_prefix(prefix) + name: count for name, count in self._standing.counts().items()}
+        self.standing.observe(values, step)
+        counts = {limits_prefix(prefix) + name: count for name, count in self.standing.counts().items()}
         return {**counts, **limits_beside(values, prefix)}
 
     def add(self, trainer: Trainer, point: WrittenPoint, config: RolloutISConfig) -> None:
@@ -53,7 +54,7 @@ class Panels:
             self.page = Page(point.prefix, point.numbers.keys())
             self._introduce(trainer, point, config)
         self._point = point
-        said = {*self._standing.outside, *(finding.rule for finding in _findings(trainer, point.prefix))}
+        said = {*self.standing.outside, *(finding.rule for finding in _findings(trainer, point.prefix))}
         if said != self._said:
             self._said = said
             self.end(trainer)
@@ -64,7 +65,7 @@ class Panels:
         if point is None or self._written == point.step:
             return
         self._written = point.step
-        words = verdict_words(self._standing, _findings(trainer, point.prefix), point.step)
+        words = verdict_words(self.standing, _findings(trainer, point.prefix), point.step)
         for board in boards_of(trainer):
             board.writer.add_text(board.tag(f"{point.prefix}health"), words, point.step)
 

@@ -7,10 +7,9 @@ from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.utilities import rank_zero_warn
 
 from lightning_rollout_is.callbacks.agreement import require_agreement, settings_of
-from lightning_rollout_is.callbacks.faults import ALL_MISSING, malformation, refusal
+from lightning_rollout_is.callbacks.complaints import Complaints
 from lightning_rollout_is.callbacks.measured import (
     NO_STEP_SEEN,
     metrics_of,
@@ -23,7 +22,7 @@ from lightning_rollout_is.callbacks.page import Page
 from lightning_rollout_is.callbacks.point import Point, Reading
 from lightning_rollout_is.callbacks.steps import begins_without_gradient, logged_step
 from lightning_rollout_is.callbacks.transfer import Transfer
-from lightning_rollout_is.first_look import SHIFTED, FirstLook
+from lightning_rollout_is.first_look import FirstLook
 from lightning_rollout_is.metrics.rollout_is import RolloutISMetrics
 
 _log = logging.getLogger(__name__)
@@ -100,7 +99,7 @@ class RolloutISCallback(Callback):
         self._keys: Collection[str] = ()
         self._window_closed = False
         self._unread = False
-        self._warned: set[str] = set()
+        self._complaints = Complaints()
 
     @property
     def state_key(self) -> str:
@@ -130,7 +129,7 @@ class RolloutISCallback(Callback):
         self._first_step = self._seen_steps = trainer.global_step
         self._last_point, self._keys = None, ()
         self._window_closed, self._unread = True, False
-        self._outlets.begin()
+        self._outlets.begin(afresh=trainer.global_step == 0)
         set_deferral(pl_module, True)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
@@ -182,6 +181,16 @@ class RolloutISCallback(Callback):
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Write what is under way: a run that goes on from here would not, and faults must not be saved."""
         self._write(trainer)
+        # Lightning has asked for the state before.
+        checkpoint.setdefault("callbacks", {})[self.state_key] = self.state_dict()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Since when which values have been out of their healthy range."""
+        return self._outlets.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self._outlets.load_state_dict(state_dict)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write what is under way, and bring out faults of a window that was not written."""
@@ -191,7 +200,7 @@ class RolloutISCallback(Callback):
         if self._unread and metrics is not None:
             self._sound(self._take(pl_module, metrics))
         if metrics is not None and metrics.update_count and trainer.global_step == self._first_step:
-            self._warn_once(NO_STEP_SEEN)
+            self._complaints.once(NO_STEP_SEEN)
         self._outlets.end(trainer)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
@@ -230,20 +239,4 @@ class RolloutISCallback(Callback):
         """What the point says, once its faults are dealt with; ``None`` where it means nothing."""
         reading = point.read()
         self._point = None  # not before: an interrupt while the values are awaited must not lose them
-        if reading.shifted:
-            self._warn_once(SHIFTED)
-        refused = refusal(reading.faults, point.metrics.config)
-        if refused is not None:
-            raise ValueError(refused)
-        malformed = malformation(reading.faults)
-        if malformed is not None:
-            self._warn_once(f"{malformed}. The mismatch statistics of such a step mean nothing and are not written")
-            return None
-        if reading.numbers[f"{point.prefix}rollout_is_missing_fraction"] == 1.0:
-            self._warn_once(ALL_MISSING)
-        return reading
-
-    def _warn_once(self, message: str) -> None:
-        if message not in self._warned:
-            self._warned.add(message)
-            rank_zero_warn(message)
+        return reading if self._complaints.sound(point, reading) else None

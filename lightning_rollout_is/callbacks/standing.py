@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lightning_rollout_is.healthy_ranges import RANGES, Grade
 
@@ -58,6 +58,22 @@ class Standing:
             number = values.get(name, math.nan)
             if math.isfinite(number):
                 self.values[name] = _following(self.values.get(name), number, healthy.grade(number), step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Each value as plain numbers and words, for a checkpoint."""
+        return {name: value._asdict() for name, value in self.values.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state.
+
+        Example:
+            >>> standing, resumed = Standing(), Standing()
+            >>> standing.observe({"mismatch_k3_kl": 0.01}, step=7)
+            >>> resumed.load_state_dict(standing.state_dict())
+            >>> resumed.outside["mismatch_k3_kl"].since
+            7
+        """
+        self.values = {name: Value(**value) for name, value in state.items()}
 
     def counts(self) -> dict[str, float]:
         """How many values are outside, and how many of those call for action."""

@@ -2,6 +2,7 @@
 
 import pytest
 from lightning.pytorch import Callback
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from lightning_rollout_is import RolloutISCallback, RolloutISHealth
@@ -10,7 +11,7 @@ from tests.health.runs import OK, RULES, SICK, batches
 from tests.trainer.boards import hyperparameters, texts
 from tests.trainer.late import LateCallback
 from tests.trainer.policy import ALGORITHM, Policy
-from tests.trainer.runs import fit
+from tests.trainer.runs import ResumableBatches, fit
 
 SOURCES = [RolloutISCallback, LateCallback]
 
@@ -153,3 +154,25 @@ def test_hyperparameters_that_the_module_saves_are_left_alone(tmp_path):
 def test_no_hyperparameters_where_lightning_is_told_to_log_none(tmp_path):
     fit(Policy(), batches(OK), tmp_path, enable_autolog_hparams=False)
     assert hyperparameters(tmp_path) == ({}, [])
+
+
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`, callbacks:UserWarning")
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_run_that_goes_on_knows_since_when_a_value_is_out_of_range(tmp_path, source):
+    shifts = [OK, *[0.05] * 6]
+    keep = ModelCheckpoint(tmp_path / "kept", every_n_train_steps=1, save_top_k=-1, filename="{step}")
+    settings = {"callbacks": [source(), keep], "enable_checkpointing": True}
+    fit(Policy(), ResumableBatches(batches(*shifts)), tmp_path / "whole", **settings)
+    said = texts(tmp_path / "whole")[-1]
+    assert "since step 1" in said[1]
+    for done in range(1, len(shifts)):
+        path, folder = tmp_path / "kept" / f"step={done}.ckpt", tmp_path / str(done)
+        fit(Policy(), ResumableBatches(batches(*shifts)), folder, callbacks=[source()], ckpt_path=path)
+        assert texts(folder)[-1] == said
+
+
+def test_training_from_the_start_forgets_since_when(tmp_path):
+    callback = RolloutISCallback()
+    fit(Policy(), batches(*[0.05] * 4), tmp_path / "first", callbacks=[callback])
+    fit(Policy(), batches(OK, OK, *[0.05] * 4), tmp_path / "second", callbacks=[callback])
+    assert "since step 2" in texts(tmp_path / "second")[-1][1]
