@@ -13,7 +13,13 @@ ENGINES = {
     "stale_8": ("experiment=stability_stale",),
     "stale_16": ("experiment=stability_stale", "actor_rollout_ref.rollout.engine.every=16"),
 }
-"""Hydra's overrides of each engine."""
+"""Hydra's overrides of each engine of the grid."""
+LLAMA_CPP = ("experiment=stability", "rollout=llama_cpp", "actor_rollout_ref.rollout.engine.weight_type=F32")
+FILTERED = {
+    "top_p_95": (*LLAMA_CPP, "actor_rollout_ref.rollout.engine.top_p=0.95"),
+    "top_k_2": (*LLAMA_CPP, "actor_rollout_ref.rollout.engine.top_k=2"),
+}
+"""The same of engines that leave tokens out, for which llama.cpp has to be installed."""
 UNCORRECTED = "monitor"
 ALGORITHMS = (UNCORRECTED, "token_truncate", "token_mask", "sequence_mask", "geometric_mask")
 ON_POLICY = "fp32"

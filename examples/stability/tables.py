@@ -9,31 +9,32 @@ from pathlib import Path
 from statistics import mean, median
 
 from .grid import ALGORITHMS, ENGINES
-from .results import EVALUATED, Results, Row, cells_of, outcome
+from .results import EVALUATED, Row, cells_of, outcome, read
+from .tried import TRIED
 
 BEGIN, END = "<!-- tables: begin -->\n", "<!-- tables: end -->\n"
 KL_RULE = 0.1
 """Nats a token, either way, at which RolloutISHealth speaks."""
 LENGTH_TIMES_K3 = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Edges of the classes, nats a response."""
+OUTCOME = ("seeds", "start", "best", "final", "lowest final", "worst", "collapsed")
 NOTHING = "-"
 
 
-def fill(page: Path, results: Results, gradients: Path) -> None:
+def fill(page: Path, folder: Path) -> None:
     """Put the tables between the two marks of a page.
 
     Args:
         page: Which has both marks.
-        results: All runs.
-        gradients: What ``python -m examples.stability.gradient`` has measured.
+        folder: Of the CSV files: of all runs, of what was tried beside the grid, and of the gradients.
     """
     before, rest = page.read_text().split(BEGIN)
-    page.write_text(before + BEGIN + "\n" + all_tables(results, gradients) + "\n" + END + rest.split(END)[1])
+    page.write_text(before + BEGIN + "\n" + all_tables(folder) + "\n" + END + rest.split(END)[1])
 
 
-def all_tables(results: Results, gradients: Path) -> str:
+def all_tables(folder: Path) -> str:
     """Every table with the sentence above it."""
-    cells = dict(sorted(cells_of(results).items(), key=lambda item: _order(*item[0])))
+    cells = dict(sorted(cells_of(read(folder)).items(), key=lambda item: _order(*item[0])))
     parts = (
         ("What became of the runs. Reward of the policy on 256 questions held out: start, best and final are medians "
          "over seeds; lowest final is of one seed, worst of one evaluation.", outcomes(cells)),
@@ -42,21 +43,31 @@ def all_tables(results: Results, gradients: Path) -> str:
         ("Effective sample size of the weights that multiply the loss, and share of masked tokens, by length times K3 "
          "of the step, nats a response.", by_product(cells)),
         ("Error of the expected gradient, over the length of the gradient on policy, and two standard errors about it. "
-         "Unseen: share of the responses on policy that the engine never gives.", biases(gradients)),
+         "Unseen: share of the responses on policy that the engine never gives.", biases(folder / "gradient.csv")),
+        ("What was tried beside the grid, and what became of it, as in the first table.", tried(folder / "tried")),
     )  # fmt: skip
     return "\n".join(f"{sentence}\n\n{table}" for sentence, table in parts)
 
 
 def outcomes(cells: dict[tuple[str, str], list[list[Row]]]) -> str:
-    header = ("engine", "correction", "seeds", "start", "best", "final", "lowest final", "worst", "collapsed")
+    return _table(("engine", "correction", *OUTCOME), [(*key, *_became(runs)) for key, runs in cells.items()])
+
+
+def tried(folder: Path) -> str:
     lines = []
-    for (engine, algorithm), runs in cells.items():
-        ends = [outcome(rows) for rows in runs]
-        rewards = [median(getattr(end, name) for end in ends) for name in ("start", "best", "final")]
-        rewards += [min(end.final for end in ends), min(end.worst for end in ends)]
-        collapsed = f"{sum(end.collapsed for end in ends)} of {len(ends)}"
-        lines.append((engine, algorithm, str(len(runs)), *(f"{reward:.2f}" for reward in rewards), collapsed))
-    return _table(header, lines)
+    for name, setting in TRIED.items():
+        cells = cells_of(read(folder / name))
+        of_setting = dict.fromkeys((run.engine, run.algorithm) for run in setting.runs())
+        lines += [(setting.words, *key, *_became(cells[key])) for key in of_setting if key in cells]
+    return _table(("setting", "engine", "correction", *OUTCOME), lines)
+
+
+def _became(runs: Sequence[Sequence[Row]]) -> tuple[str, ...]:
+    ends = [outcome(rows) for rows in runs]
+    rewards = [median(getattr(end, name) for end in ends) for name in ("start", "best", "final")]
+    rewards += [min(end.final for end in ends), min(end.worst for end in ends)]
+    collapsed = f"{sum(end.collapsed for end in ends)} of {len(ends)}"
+    return str(len(runs)), *(f"{reward:.2f}" for reward in rewards), collapsed
 
 
 def warnings(cells: dict[tuple[str, str], list[list[Row]]]) -> str:

@@ -137,6 +137,9 @@ def test_the_table_by_engine_is_that_of_real_rollouts():
             "collapsed",
             ["stale_8 monitor", "stale_16 monitor"],
         ),
+        ("with fresh weights in bfloat16 {}, to", "collapsed", ["bf16 geometric_mask"]),
+        ("bfloat16 5 of 5, to {}, where", "final", ["bf16 geometric_mask"]),
+        ("collapsed, to {} and {}, and with", "final", ["stale_8 geometric_mask", "stale_16 geometric_mask"]),
         (
             "Of its stale runs {} and {} collapsed",
             "collapsed",

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from hydra import compose, initialize_config_dir
 
 from examples.stability import __main__ as command
 from examples.stability import figure, gradient, pool, results, tables
 from examples.stability import grid as examples_grid
+from examples.stability import tried as examples_tried
 from examples.stability.grid import ALGORITHMS, ENGINES, Run, grid
 from examples.stability.results import EVALUATED
-from lightning_rollout_is import importance_weights
+from examples.stability.tried import TRIED
+from lightning_rollout_is import hydra_store, importance_weights
 from lightning_rollout_is.recipes.policy import tiny_llama
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -22,7 +25,7 @@ SMALL = ["--set", "trainer.max_steps=2", "data.train_batch_size=4", "actor_rollo
 STALE = Run("stale_8", "token_mask", 1)
 
 
-@pytest.mark.parametrize("module", [examples_grid, results, tables, gradient])
+@pytest.mark.parametrize("module", [examples_grid, examples_tried, results, tables, gradient])
 def test_the_examples_in_docstrings(module):
     names = {**vars(module), "torch": torch}
     found = doctest.testmod(module, globs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
@@ -63,6 +66,41 @@ def test_what_fails_is_told_and_what_is_missing_is_listed(tmp_path, capsys):
     assert "stale_8 token_mask 1 failed" in capsys.readouterr().err
     command.main([*arguments, "--list"])
     assert capsys.readouterr().out == "stale_8 token_mask 1\n"
+
+
+def test_what_is_tried_has_overrides_and_a_folder_of_its_own(tmp_path, capsys, monkeypatch):
+    given = []
+    monkeypatch.setattr(command, "train_all", lambda *work: given.append(work) or 0)
+    wide, number = tmp_path / "tried" / "wide_band", list(TRIED).index("wide_band")
+    results.add(wide, Run("stale_16", "geometric_mask", 2), [{"step": 0.0}])
+    command.main(["--tried", "--out", str(tmp_path), "--set", "trainer.max_steps=2"])
+    assert [folder for _, folder, *_ in given] == [tmp_path / "tried" / name for name in TRIED]
+    runs, _, _, overrides = given[number]
+    assert overrides == (*TRIED["wide_band"].overrides, "trainer.max_steps=2")
+    assert len(runs) == len(TRIED["wide_band"].runs()) - 1
+    assert Run("stale_16", "geometric_mask", 2) not in runs
+    command.main(["--tried", "--list", "--out", str(tmp_path)])
+    assert "wide_band stale_16 geometric_mask 3" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_what_is_tried_can_be_composed_and_changes_something(name):
+    with initialize_config_dir(str(hydra_store.conf_directory()), version_base="1.3"):
+        for run in TRIED[name].runs():
+            engine = {**ENGINES, **examples_grid.FILTERED}[run.engine]
+            chosen = [*engine, f"algorithm={run.algorithm}"]
+            changed = compose("train", [*chosen, *TRIED[name].overrides])
+            assert TRIED[name].overrides == () or changed != compose("train", chosen)
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_every_run_that_was_tried_is_recorded_whole(name):
+    recorded = results.read(DOCS / "stability" / "tried" / name)
+    assert set(recorded) == set(TRIED[name].runs())
+    steps = 1 + int(next((more.split("=")[1] for more in TRIED[name].overrides if "max_steps" in more), 128))
+    for run, rows in recorded.items():
+        assert [row["step"] for row in rows] == list(range(steps)), run
+        assert [row["step"] for row in rows if EVALUATED in row] == list(range(0, steps, 8)), run
 
 
 def test_overrides_stay_out_of_the_published_results(capsys, monkeypatch):
@@ -109,21 +147,39 @@ def test_the_page_holds_what_the_files_give(tmp_path):
     copy = tmp_path / "page.md"
     before, rest = PAGE.split(tables.BEGIN)
     copy.write_text(before + tables.BEGIN + tables.END + rest.split(tables.END)[1])
-    tables.fill(copy, RECORDED, DOCS / "stability" / "gradient.csv")
+    tables.fill(copy, DOCS / "stability")
     assert copy.read_text() == PAGE
 
 
 def test_the_page_says_which_runs_exist():
-    said = int(re.search(r"\*\*(\d+) runs\*\*", PAGE)[1])
-    assert said == len(RECORDED)
-    assert sum(file.stat().st_size for file in (DOCS / "stability").iterdir()) < 2e6
+    said = re.search(r"\*\*(\d+) runs\*\* .*five seeds a line, and (\d+) of other settings", PAGE)
+    assert int(said[1]) == len(RECORDED) == len(grid(list(ENGINES), ALGORITHMS, seeds=5))
+    assert int(said[2]) == sum(len(setting.runs()) for setting in TRIED.values())
+    assert sum(file.stat().st_size for file in (DOCS / "stability").rglob("*.csv")) < 4e6
 
 
 def test_every_number_of_the_prose_is_in_a_table():
-    prose, shown = PAGE.split("## What is seen")[1].split("\n## ")[0], PAGE.split(tables.BEGIN)[1]
-    numbers = re.findall(r"(?<![\w.])\d+\.\d+(?:e-\d+)?%?(?![\w.])", prose)
-    assert len(numbers) > 15
-    assert set(numbers) <= set(re.findall(r"[\d.]+(?:e-\d+)?%?", shown))
+    prose, shown = PAGE.split("## What is seen")[1].split("\n## What this is not")[0], PAGE.split(tables.BEGIN)[1]
+    numbers = re.findall(r"(?<![\w.])\d+\.\d+(?:e-\d+)?%?(?![\w.])|\d of \d(?! steps)", prose)
+    assert len(numbers) > 60
+    assert set(numbers) <= set(re.findall(r"\d of \d|[\d.]+(?:e-\d+)?%?", shown))
+
+
+def test_no_step_comes_to_the_clamp():
+    products = [row["length"] * abs(row["kl"]) for rows in RECORDED.values() for row in rows[1:]]
+    assert max(products) < 20
+
+
+@pytest.mark.parametrize(
+    ("engine", "less", "more"),
+    [("stale_8", "monitor", "token_truncate"), ("int4", "token_mask", "monitor")],
+)
+def test_what_is_said_to_be_ahead_in_every_seed_is(engine, less, more):
+    finals = [
+        [results.outcome(RECORDED[Run(engine, algorithm, seed)]).final for seed in range(1, 6)]
+        for algorithm in (less, more)
+    ]
+    assert all(low < high for low, high in zip(*finals, strict=True))
 
 
 def test_every_recorded_run_is_whole():
