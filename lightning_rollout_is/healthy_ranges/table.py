@@ -23,9 +23,9 @@ RANGES: dict[str, HealthyRange] = {
         (-math.inf, 5e-4),
         meaning="the rollout engine gives its own tokens other probabilities than the trainer does",
         remedy=(
-            "sample in more bits: actor_rollout_ref.rollout.dtype: bfloat16 without quantisation (rollout=bf16; of "
-            "llama.cpp actor_rollout_ref.rollout.engine.weight_type: F16); as long as the two differ, keep the loss "
-            "corrected: algorithm.rollout_is: true"
+            "sample in more bits: actor_rollout_ref.rollout.dtype: bfloat16 without quantisation (rollout=bf16), or "
+            "with rollout=llama_cpp actor_rollout_ref.rollout.engine.weight_type: F16; as long as the two differ, keep "
+            "the loss corrected: algorithm.rollout_is: true"
         ),
     ),
     "mismatch_kl": HealthyRange(

@@ -19,7 +19,7 @@ from lightning_rollout_is.report.values import Cell, all_values, summary, tellin
 MARKS = {"healthy": "✓", "watch": "!", "unhealthy": "✕"}
 """Told apart without colour."""
 SETTING = re.compile(
-    r"([a-z_]+(?:\.[a-z_]+)+(?:: (?:true|false|null|[a-z_]+[0-9]*(?=[\s,;)]|$)|[0-9.e-]*[0-9]))?|[a-z_]+=[a-z_0-9]+)"
+    r"([a-z_]+(?:\.[a-z_]+)+(?:: (?:true|false|null|[A-Za-z_]+[0-9]*(?=[\s,;)]|$)|[0-9.e-]*[0-9]))?|[a-z_]+=[a-z_0-9]+)"
 )
 """A key of the configuration, with its value where one is named."""
 GRAVITY = ("unhealthy", "watch", "healthy")

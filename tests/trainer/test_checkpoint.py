@@ -1,4 +1,4 @@
-"""What a checkpoint holds: nothing of the package, and nothing but tensors and plain Python."""
+"""What a checkpoint holds: of the package the callback's state alone, and nothing but tensors and plain Python."""
 
 import dataclasses
 
@@ -53,9 +53,11 @@ def test_the_whole_checkpoint_loads_as_plain_data(tmp_path, algorithm):
     assert again.rollout_is_config == CONFIG
 
 
-def test_only_the_module_and_the_checkpoint_callback_leave_something(tmp_path):
+def test_only_the_module_and_callbacks_leave_something(tmp_path):
     checkpoint = torch.load(saved(Policy(), tmp_path), weights_only=True)
-    assert all(name.startswith("ModelCheckpoint") for name in checkpoint["callbacks"])
+    (state,) = (state for name, state in checkpoint["callbacks"].items() if not name.startswith("ModelCheckpoint"))
+    assert list(state) == ["standing"]
+    assert set(state["standing"]["mismatch_kl"]) == {"number", "grade", "since", "against", "first_against"}
     assert "rollout" not in repr(sorted(checkpoint, key=str)) + repr(checkpoint["loops"])
 
 
