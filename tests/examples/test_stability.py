@@ -86,9 +86,8 @@ def test_what_is_tried_has_overrides_and_a_folder_of_its_own(tmp_path, capsys, m
 @pytest.mark.parametrize("name", TRIED)
 def test_what_is_tried_can_be_composed_and_changes_something(name):
     with initialize_config_dir(str(hydra_store.conf_directory()), version_base="1.3"):
-        for run in TRIED[name].runs():
-            engine = {**ENGINES, **examples_grid.FILTERED}[run.engine]
-            chosen = [*engine, f"algorithm={run.algorithm}"]
+        for engine, algorithm in {(run.engine, run.algorithm) for run in TRIED[name].runs()}:
+            chosen = [*{**ENGINES, **examples_grid.FILTERED}[engine], f"algorithm={algorithm}"]
             changed = compose("train", [*chosen, *TRIED[name].overrides])
             assert TRIED[name].overrides == () or changed != compose("train", chosen)
 
