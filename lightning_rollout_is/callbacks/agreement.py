@@ -30,10 +30,11 @@ def require_agreement(trainer: Trainer, settings: Mapping[str, Any]) -> None:
         MisconfigurationException: On every rank; those that differ from the first say in what.
     """
     first: Mapping[str, Any] = trainer.strategy.broadcast(settings)
-    names = [name for name in {**first, **settings} if settings.get(name) != first.get(name)]
-    if not trainer.strategy.reduce_boolean_decision(not names, all=True):
-        said = ", ".join(f"{name} = {settings.get(name)!r} (rank 0: {first.get(name)!r})" for name in names)
-        here = f"rank {trainer.global_rank} has {said}" if names else "this rank is at one with rank 0, and another not"
+    # Where nothing is measured there is but one setting, and that differs.
+    differing = [name for name in settings if name in first and settings[name] != first[name]]
+    if not trainer.strategy.reduce_boolean_decision(not differing, all=True):
+        said = ", ".join(f"{name} = {settings[name]!r} (rank 0: {first[name]!r})" for name in differing)
+        here = f"rank {trainer.global_rank} has {said}" if said else "this rank is at one with rank 0, and another not"
         raise MisconfigurationException(
             f"the ranks have different settings of rollout importance sampling: {here}; configure the module and the "
             "callback alike on all ranks"

@@ -57,8 +57,8 @@ class RolloutISCallback(Callback):
     ``_ppl_ratio``, ``_kl``, ``_k3_kl``.
 
     Args:
-        every_n_steps: Write at every n-th optimizer step. Steps between are neither computed nor synchronised, and
-            their faults come out with the next point.
+        every_n_steps: Write at every n-th optimizer step. Steps between are neither computed nor synchronised; their
+            faults come out with the next point, or at the end of training.
         prefix: Put before each key instead of the metric's own ``"mismatch/"``.
         flush_seconds: How much of the curves a killed process may lose: after a point, loggers write out what they
             hold if that many seconds have passed since they last did.

@@ -35,15 +35,22 @@ def test_ranks_that_differ_are_refused_on_all_of_them(ranks, given, every, diffe
     outcomes = ranks.call(configured, 1, given, every)
     assert [started for started, _, _ in outcomes] == [0, 0, 0]
     assert all("different settings of rollout importance sampling" in error for _, error, _ in outcomes)
-    assert f"rank 1 has {difference}" in outcomes[1][1]
+    assert f"rank 1 has {difference};" in outcomes[1][1]
     assert "another" in outcomes[0][1]
     assert "another" in outcomes[2][1]
 
 
-def test_the_first_rank_may_be_the_odd_one(ranks):
-    first, *others = ranks.call(configured, 0, {"groups": ["math"]}, 1)
+@pytest.mark.parametrize(
+    ("given", "difference"),
+    [
+        ({"groups": ["math"]}, "groups = () (rank 0: ('math',));"),
+        ({"algorithm": OFF}, "rollout_is_threshold = 2.0 (rank 0: None);"),
+    ],
+)
+def test_the_first_rank_may_be_the_odd_one(ranks, given, difference):
+    first, *others = ranks.call(configured, 0, given, 1)
     assert "another" in first[1]
-    assert all("groups = () (rank 0: ('math',))" in error for _, error, _ in others)
+    assert all(f" has {difference}" in error for _, error, _ in others)
 
 
 @pytest.mark.parametrize("given", [{}, {"groups": ["math", "code"]}, {"algorithm": OFF}])
