@@ -20,6 +20,8 @@ FILTERED = {
     "top_k_2": (*LLAMA_CPP, "actor_rollout_ref.rollout.engine.top_k=2"),
 }
 """The same of engines that leave tokens out, for which llama.cpp has to be installed."""
+OVERRIDES = {**ENGINES, **FILTERED}
+"""Of every engine."""
 UNCORRECTED = "monitor"
 ALGORITHMS = (UNCORRECTED, "token_truncate", "token_mask", "sequence_mask", "geometric_mask")
 ON_POLICY = "fp32"

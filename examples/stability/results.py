@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import NamedTuple
 
-from .grid import ENGINES, FILTERED, Run
+from .grid import OVERRIDES, Run
 
 EVALUATED = "policy_reward"
 MISMATCH = {
@@ -74,7 +74,7 @@ def outcome(rows: Sequence[Row]) -> Outcome:
 def read(folder: Path) -> Results:
     """Every run that lies in a folder; none where there is no such folder."""
     results: Results = {}
-    for file in filter(Path.is_file, (folder / f"{engine}.csv" for engine in (*ENGINES, *FILTERED))):
+    for file in filter(Path.is_file, (folder / f"{engine}.csv" for engine in OVERRIDES)):
         with file.open(newline="") as lines:
             for cells in csv.DictReader(lines):
                 run = Run(file.stem, cells.pop("algorithm"), int(cells.pop("seed")))

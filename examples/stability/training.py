@@ -16,7 +16,7 @@ from lightning_rollout_is.recipes.grpo import GRPOModule
 from lightning_rollout_is.recipes.grpo_config import grpo_from_config
 from lightning_rollout_is.recipes.sampling import GroupSampler
 
-from .grid import ENGINES, FILTERED, Run
+from .grid import OVERRIDES, Run
 from .results import EVALUATED, MISMATCH, Row
 
 HELD_OUT = {"questions": 256, "seed": 0}
@@ -39,8 +39,7 @@ def fitted(run: Run, *overrides: str) -> tuple[GRPOModule, Recorder]:
     """The trained module, and what was noted of its training."""
     torch.set_num_threads(1)
     _quieten()
-    engine = {**ENGINES, **FILTERED}[run.engine]
-    chosen = [*engine, f"algorithm={run.algorithm}", f"seed={run.seed}", *QUIET, *overrides]
+    chosen = [*OVERRIDES[run.engine], f"algorithm={run.algorithm}", f"seed={run.seed}", *QUIET, *overrides]
     with initialize_config_dir(str(conf_directory()), version_base="1.3"):
         cfg = compose("train", chosen)
     lightning.seed_everything(cfg.seed, verbose=False)

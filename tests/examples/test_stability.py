@@ -12,7 +12,7 @@ from examples.stability import __main__ as command
 from examples.stability import figure, gradient, pool, results, tables
 from examples.stability import grid as examples_grid
 from examples.stability import tried as examples_tried
-from examples.stability.grid import ALGORITHMS, ENGINES, Run, grid
+from examples.stability.grid import ALGORITHMS, ENGINES, OVERRIDES, Run, grid
 from examples.stability.results import EVALUATED
 from examples.stability.tried import TRIED
 from lightning_rollout_is import hydra_store, importance_weights
@@ -87,7 +87,7 @@ def test_what_is_tried_has_overrides_and_a_folder_of_its_own(tmp_path, capsys, m
 def test_what_is_tried_can_be_composed_and_changes_something(name):
     with initialize_config_dir(str(hydra_store.conf_directory()), version_base="1.3"):
         for engine, algorithm in {(run.engine, run.algorithm) for run in TRIED[name].runs()}:
-            chosen = [*{**ENGINES, **examples_grid.FILTERED}[engine], f"algorithm={algorithm}"]
+            chosen = [*OVERRIDES[engine], f"algorithm={algorithm}"]
             changed = compose("train", [*chosen, *TRIED[name].overrides])
             assert TRIED[name].overrides == () or changed != compose("train", chosen)
 
